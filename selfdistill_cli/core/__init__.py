@@ -1,0 +1,1 @@
+"""Floor 2: types, protocols, settings, errors and seeds. Imports no torch."""

@@ -1,0 +1,50 @@
+"""Errors, sorted by who can mend them; each one carries a message that says how."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SelfDistillError(Exception):
+    """Base of every error that this project raises on purpose."""
+
+    exit_code = 1
+
+
+class UserError(SelfDistillError, ValueError):
+    """The user's input was wrong: exit code 2, message without a traceback."""
+
+    exit_code = 2
+
+
+class ConfigError(UserError):
+    """A key, value, group or combination in the configuration is wrong."""
+
+
+class DataError(UserError):
+    """A file that the user named cannot be used; names file, line and field."""
+
+
+class CheckpointError(UserError):
+    """A checkpoint or run directory cannot be used; names the file."""
+
+
+class RunError(SelfDistillError):
+    """The run failed for a reason outside the user's configuration."""
+
+
+class SandboxError(RunError):
+    """Isolation could not be started or was lost: the run stops, it never falls back."""
+
+
+class Preempted(SelfDistillError):
+    """Stopped on request after a checkpoint; the same command continues."""
+
+    exit_code = 75
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `"; did you mean 'x'?"` for the nearest known name, or an empty string."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean '{near[0]}'?" if near else ""

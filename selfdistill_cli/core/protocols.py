@@ -1,0 +1,180 @@
+"""The seams of the house: what one room expects of another. No base classes, only shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from selfdistill_cli.core.hints import Hint, HintKind
+from selfdistill_cli.core.types import (
+    Batch,
+    Generation,
+    Group,
+    Message,
+    PolicyOutput,
+    Score,
+    Task,
+    Trajectory,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+Metrics = Mapping[str, float]
+
+
+class Stateful(Protocol):
+    """A part whose memory belongs in the checkpoint. Stateless parts return an empty dict."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """What the environment says to one action."""
+
+    observation: tuple[Message, ...] = ()
+    """Shown to the agent before its next turn; empty when done."""
+    done: bool = True
+    """The episode is over."""
+    outcome: Mapping[str, Any] | None = None
+    """Set when done."""
+
+
+class Episode(Protocol):
+    """One single-use episode of an environment."""
+
+    def step(self, action: str) -> StepResult: ...
+
+
+class Env(Protocol):
+    """An environment: tasks by split, episodes, and the privileged hints that it can give."""
+
+    name: str
+    hints: frozenset[HintKind]
+
+    def tasks(self, split: str) -> Sequence[Task]: ...
+    def episode(self, task: Task, seed: int) -> Episode: ...
+    def hint(self, kind: HintKind, task: Task, siblings: Sequence[Trajectory],
+             scores: Sequence[Score], index: int | None, seed: int) -> Hint | None:
+        """Return privileged text for sibling `index` of a group (None: before any attempt)."""
+        ...
+    def close(self) -> None: ...
+
+
+class Reward(Protocol):
+    """Scores a finished trajectory from its outcome."""
+
+    def score(self, trajectory: Trajectory) -> Score: ...
+
+
+class Chat(Protocol):
+    """Text to tokens and back, by the model's own template."""
+
+    stop_ids: frozenset[int]
+    pad_id: int
+
+    def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
+        """Ids up to and including the assistant boundary."""
+        ...
+    def observation_ids(self, messages: Sequence[Message], finished: bool) -> list[int]:
+        """Ids between the agent's last token and its next turn (`finished`: it emitted a stop)."""
+        ...
+    def answer_ids(self, text: str) -> list[int]:
+        """Ids of a demonstrated answer, with the end-of-turn id."""
+        ...
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationRequest:
+    """One prompt to sample from, with the key of its random stream."""
+
+    prompt_ids: Sequence[int]
+    """[P] ids; equal prompts are prefilled once."""
+    seed: int
+    """Keyed by (run seed, purpose, step, task id, sibling, turn)."""
+
+
+class RolloutEngine(Protocol):
+    """Samples tokens. The text of a generation is never encoded again."""
+
+    def generate(self, requests: Sequence[GenerationRequest], *, max_new_tokens: int,
+                 temperature: float, with_hidden: bool = False) -> list[Generation]: ...
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], version: int) -> None: ...
+
+
+class Engine(Protocol):
+    """Owns the student, its optimizer and its gradients."""
+
+    def forward(self, batch: Batch, needs: frozenset[str]) -> PolicyOutput: ...
+    def backward(self, loss: torch.Tensor, last: bool) -> None: ...
+    def step(self) -> float: ...
+    def stream_weights(self) -> Iterable[tuple[str, torch.Tensor]]: ...
+
+
+class Workshop(Protocol):
+    """What a method may ask of a run: play, demonstrate, know the step."""
+
+    seed: int
+    group_size: int
+    tasks_per_step: int
+
+    def play(self, tasks: Sequence[Task], step: int, purpose: str) -> list[Group]: ...
+    def demonstrations(self, tasks: Sequence[Task], step: int,
+                       hints: Sequence[HintKind], hint_fraction: float) -> list[Group]: ...
+    def tasks(self, split: str) -> Sequence[Task]: ...
+
+
+class Source(Stateful, Protocol):
+    """Where samples come from."""
+
+    def groups(self, workshop: Workshop, step: int) -> list[Group]: ...
+
+
+class Advantage(Stateful, Protocol):
+    """How good was this trajectory? Fills `Sample.advantages` (and rewards, returns)."""
+
+    needs: frozenset[str]
+
+    def assign(self, groups: Sequence[Group]) -> list[Group]: ...
+
+
+class Credit(Stateful, Protocol):
+    """How is that spread over the tokens? Changes `Sample.advantages` or `Sample.weights`."""
+
+    needs: frozenset[str]
+
+    def reweight(self, groups: Sequence[Group], step: int) -> tuple[list[Group], Metrics]: ...
+    def after_step(self, groups: Sequence[Group], step: int) -> Metrics: ...
+
+
+class Term(Protocol):
+    """One named part of the loss: a sum over a micro-batch and the count that divides it."""
+
+    needs: frozenset[str]
+
+    def coefficient(self, step: int) -> float: ...
+    def count(self, batch: Batch) -> float:
+        """This micro-batch's share of the global denominator."""
+        ...
+    def total(self, output: PolicyOutput, batch: Batch) -> tuple[torch.Tensor, Metrics]:
+        """Return the sum (connected to the graph, zero if empty) and summed diagnostics."""
+        ...
+
+
+class Sync(Stateful, Protocol):
+    """How the slow copy follows the student."""
+
+    def after_step(self, step: int) -> Metrics: ...
+
+
+class Sink(Protocol):
+    """A copy of metrics.jsonl somewhere else. May neither stall nor kill the run."""
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None: ...
+    def finish(self, status: str) -> None: ...
+
+
