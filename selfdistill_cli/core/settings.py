@@ -9,7 +9,10 @@ imports it and calls it with the settings first.
 from __future__ import annotations
 
 import importlib
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from selfdistill_cli.core.hints import HintKind
 
 
 class Settings:
@@ -21,3 +24,15 @@ class Settings:
         """Import the implementation and construct it as `Implementation(self, *args, **kwargs)`."""
         module, _, name = self.implementation.partition(":")
         return getattr(importlib.import_module(module), name)(self, *args, **kwargs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewSettings(Settings):
+    """Under which weights and with which privileged text the sampled tokens are scored."""
+
+    weights: Literal["policy", "frozen"]
+    """`policy`: the student as it is now; `frozen`: the run's initial policy, or `path`."""
+    path: str | None
+    """Folder of the frozen model (same tokenizer), or null for the run's initial policy."""
+    hints: list[HintKind]
+    """Privileged text added to the prompt, in this order; empty scores the student's own prompt."""

@@ -1,0 +1,1 @@
+"""Floor 4: methods as recipes of six parts: source, views, advantage, credit, terms, sync."""

@@ -1,0 +1,109 @@
+"""Settings of the rooms that training owns: engine, optimizer, checkpoints, evaluation, guards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from selfdistill_cli.core.hints import HintKind
+from selfdistill_cli.core.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchEngineSettings(Settings):
+    """`zero=off`: one process, plain torch."""
+
+    implementation: ClassVar[str] = "selfdistill_cli.training.engine:TorchEngine"
+
+    device: Literal["auto", "cpu", "cuda"]
+    """`auto` takes a GPU if torch sees one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimSettings(Settings):
+    """AdamW and its learning-rate schedule."""
+
+    implementation: ClassVar[str] = ""
+
+    lr: float
+    """Peak learning rate."""
+    value_lr: float | None
+    """Learning rate of the critic's head, null = lr."""
+    beta1: float
+    """Decay of the first moment."""
+    beta2: float
+    """Decay of the second moment."""
+    epsilon: float
+    """Added to the root of the second moment."""
+    weight_decay: float
+    """Decoupled weight decay, on matrices only."""
+    max_grad_norm: float
+    """Gradients are scaled down to this global norm."""
+    schedule: Literal["constant", "linear", "cosine"]
+    """Shape after the warm-up, down to `min_lr_ratio` at run.max_steps."""
+    warmup_steps: int
+    """Steps of linear warm-up from 0."""
+    min_lr_ratio: float
+    """Final learning rate as a share of `lr`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointSettings(Settings):
+    """When complete state is written and what is kept."""
+
+    implementation: ClassVar[str] = ""
+
+    every: int
+    """Steps between checkpoints; the last step always writes one."""
+    keep: int
+    """Newest checkpoints to keep; the best one is kept besides."""
+    best_metric: str
+    """Evaluation metric that decides which one is best; higher is better."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeSettings(Settings):
+    """What to do when the run directory exists."""
+
+    implementation: ClassVar[str] = ""
+
+    mode: Literal["auto", "must", "never"]
+    """auto: continue if there is a checkpoint; must: fail without one; never: fail with one."""
+    allow: list[str]
+    """Keys that may differ from the first start, for example [optim.lr]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalSettings(Settings):
+    """Evaluation on a fixed panel, before the first step, every `every` steps and at the end."""
+
+    implementation: ClassVar[str] = ""
+
+    every: int
+    """Steps between evaluations, 0 = off."""
+    panel: str
+    """Split of the environment that the panel is taken from."""
+    num_tasks: int
+    """Tasks in the panel: the first ones of the split, always the same."""
+    samples_per_task: int
+    """Attempts per task."""
+    temperature: float
+    """Sampling temperature, 0 = greedy."""
+    hints: list[HintKind]
+    """Privileged text in the prompt; empty measures the student alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardSettings(Settings):
+    """When a run is stopped, or a warning is given, because it went wrong."""
+
+    implementation: ClassVar[str] = "selfdistill_cli.training.guards:Guards"
+
+    on_nonfinite: Literal["stop", "warn"]
+    """A loss or gradient that is not finite; the step's update is never applied."""
+    on_collapse: Literal["stop", "warn", "off"]
+    """Mean reward that fell far below its best."""
+    collapse_window: int
+    """Steps that the mean reward is averaged over."""
+    collapse_fraction: float
+    """Collapse means a mean below this share of the best one."""
