@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import torch
 
 Metrics = Mapping[str, float]
+Sums = Mapping[str, tuple[float, float]]
+"""Diagnostics as (sum, count), so that micro-batches and ranks are added, never averaged."""
 
 
 class Stateful(Protocol):
@@ -57,10 +59,18 @@ class Env(Protocol):
 
     def tasks(self, split: str) -> Sequence[Task]: ...
     def episode(self, task: Task, seed: int) -> Episode: ...
-    def hint(self, kind: HintKind, task: Task, siblings: Sequence[Trajectory],
-             scores: Sequence[Score], index: int | None, seed: int) -> Hint | None:
+    def hint(
+        self,
+        kind: HintKind,
+        task: Task,
+        siblings: Sequence[Trajectory],
+        scores: Sequence[Score],
+        index: int | None,
+        seed: int,
+    ) -> Hint | None:
         """Return privileged text for sibling `index` of a group (None: before any attempt)."""
         ...
+
     def close(self) -> None: ...
 
 
@@ -79,12 +89,15 @@ class Chat(Protocol):
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
         """Ids up to and including the assistant boundary."""
         ...
+
     def observation_ids(self, messages: Sequence[Message], finished: bool) -> list[int]:
         """Ids between the agent's last token and its next turn (`finished`: it emitted a stop)."""
         ...
+
     def answer_ids(self, text: str) -> list[int]:
         """Ids of a demonstrated answer, with the end-of-turn id."""
         ...
+
     def decode(self, ids: Sequence[int]) -> str: ...
 
 
@@ -101,8 +114,14 @@ class GenerationRequest:
 class RolloutEngine(Protocol):
     """Samples tokens. The text of a generation is never encoded again."""
 
-    def generate(self, requests: Sequence[GenerationRequest], *, max_new_tokens: int,
-                 temperature: float, with_hidden: bool = False) -> list[Generation]: ...
+    def generate(
+        self,
+        requests: Sequence[GenerationRequest],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        with_hidden: bool = False,
+    ) -> list[Generation]: ...
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]], version: int) -> None: ...
 
 
@@ -123,8 +142,12 @@ class Workshop(Protocol):
     tasks_per_step: int
 
     def play(self, tasks: Sequence[Task], step: int, purpose: str) -> list[Group]: ...
-    def demonstrations(self, tasks: Sequence[Task], step: int,
-                       hints: Sequence[HintKind], hint_fraction: float) -> list[Group]: ...
+    def demonstrations(
+        self, tasks: Sequence[Task], step: int, hints: Sequence[HintKind]
+    ) -> list[Group]:
+        """Reference answers as samples; each prompt carries one of `hints`, if there are any."""
+        ...
+
     def tasks(self, split: str) -> Sequence[Task]: ...
 
 
@@ -160,8 +183,9 @@ class Term(Protocol):
     def count(self, batch: Batch) -> float:
         """This micro-batch's share of the global denominator."""
         ...
-    def total(self, output: PolicyOutput, batch: Batch) -> tuple[torch.Tensor, Metrics]:
-        """Return the sum (connected to the graph, zero if empty) and summed diagnostics."""
+
+    def total(self, output: PolicyOutput, batch: Batch) -> tuple[torch.Tensor, Sums]:
+        """Return the sum (connected to the graph, zero if empty) and diagnostics."""
         ...
 
 
@@ -176,5 +200,3 @@ class Sink(Protocol):
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None: ...
     def finish(self, status: str) -> None: ...
-
-

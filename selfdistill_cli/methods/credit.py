@@ -1,0 +1,154 @@
+"""Credits: how is a trajectory's advantage spread over its tokens?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from selfdistill_cli.core.protocols import Metrics
+from selfdistill_cli.core.types import Group, Sample
+from selfdistill_cli.losses import value_weights as gear
+from selfdistill_cli.methods.arrays import (
+    all_samples,
+    map_rows,
+    masks,
+    pad,
+    per_sample,
+    trajectory_rewards,
+    unpad,
+)
+from selfdistill_cli.methods.coefficients import coefficient
+from selfdistill_cli.methods.settings import UniformSettings, ValueGapSettings
+from selfdistill_cli.methods.stateless import Stateless
+from selfdistill_cli.methods.value_head import DistilledValueHead
+
+
+class Uniform(Stateless):
+    """Every token keeps its trajectory's advantage."""
+
+    def __init__(self, settings: UniformSettings):
+        self.settings = settings
+
+    def reweight(self, groups: Sequence[Group], step: int) -> tuple[list[Group], Metrics]:
+        """Return the groups unchanged."""
+        return list(groups), {}
+
+    def after_step(self, groups: Sequence[Group], step: int) -> Metrics:
+        """Nothing to learn."""
+        return {}
+
+
+class ValueGap:
+    """GEAR, specification form: A * ((1 - ramp) + ramp * w), w from V_distill - V_orig.
+
+    V_distill is a linear head on the last hidden layer, fitted to the discounted
+    return-to-go of winners after each update. The weights of a batch come from the head as it
+    was *before* that batch (a frozen target), and are 1 until the head was fitted. Weights
+    depend on states only: they say where in a trajectory its advantage counts, not which token
+    of two was the better one.
+    """
+
+    def __init__(self, settings: ValueGapSettings):
+        self.settings = settings
+        self.ramp = coefficient(settings.ramp)
+        self.head = DistilledValueHead(settings)
+        self.needs = frozenset({"hidden"} | ({"values"} if settings.v_orig == "critic" else set()))
+
+    def reweight(self, groups: Sequence[Group], step: int) -> tuple[list[Group], Metrics]:
+        """Change `advantages` by the previous head's weights; also return credit metrics."""
+        samples, ramp = all_samples(groups), self.ramp(step)
+        if not samples or self.head.num_fits < self.settings.warmup_fits:
+            return list(groups), _metrics(torch.ones(1, 1), torch.ones(1, 1).bool(), 0.0, ramp)
+        mask = masks(samples)
+        advantages = pad([_present(sample.advantages) for sample in samples])
+        raw, weights = self._weights(groups, samples, advantages, mask)
+        changed = unpad(gear.apply_weights(advantages, weights, ramp), samples)
+        saturation = float(
+            gear.saturation_fraction(raw, self.settings.clip_low, self.settings.clip_high, mask)
+        )
+        metrics = _metrics(weights, mask, saturation, ramp)
+        return map_rows(groups, lambda x, row: replace(x, advantages=changed[row])), metrics
+
+    def _weights(
+        self,
+        groups: Sequence[Group],
+        samples: Sequence[Sample],
+        advantages: torch.Tensor,
+        mask: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        s = self.settings
+        values = self.head.predict(samples)
+        original = self._original_values(groups, samples)
+        form: dict[str, Any] = {
+            "form": s.form,
+            "temperature": s.temperature,
+            "exp_clamp": s.exp_clamp,
+            "ratio_delta": s.ratio_delta,
+        }
+        raw = gear.value_weights(
+            values, original, advantages, mask,
+            **form, clip_lo=None, clip_hi=None, normalize=False,
+        )  # fmt: skip
+        weights = gear.value_weights(
+            values, original, advantages, mask,
+            **form, clip_lo=s.clip_low, clip_hi=s.clip_high, normalize=s.normalize,
+        )  # fmt: skip
+        return raw, weights
+
+    def _original_values(
+        self, groups: Sequence[Group], samples: Sequence[Sample]
+    ) -> torch.Tensor:
+        """V_orig [B,T]: the critic's values, the siblings' mean reward, or 0."""
+        mask = masks(samples)
+        if self.settings.v_orig == "critic":
+            return pad([_present(sample.values) for sample in samples])
+        if self.settings.v_orig == "zero":
+            return torch.zeros(mask.shape)
+        rewards, group_ids = trajectory_rewards(groups)
+        means = torch.zeros(len(groups), dtype=rewards.dtype).index_add(0, group_ids, rewards)
+        counts = torch.bincount(group_ids, minlength=len(groups)).clamp(min=1)
+        by_row = per_sample(groups, (means / counts)[group_ids]).float()
+        return by_row[:, None].expand(mask.shape)
+
+    def after_step(self, groups: Sequence[Group], step: int) -> Metrics:
+        """Fit the head to this step's winners, for the next step's weights."""
+        rewards, group_ids = trajectory_rewards(groups)
+        won = gear.winners(rewards, group_ids, self.settings.winner_fraction)
+        chosen = per_sample(groups, won.double()) > 0.5
+        rows = [i for i, yes in enumerate(chosen.tolist()) if yes]
+        if not rows:
+            return {"credit/num_winners": 0.0}
+        samples = all_samples(groups)
+        by_row = per_sample(groups, rewards)
+        fit = self.head.fit([samples[i] for i in rows], by_row[rows].float())
+        return {"credit/num_winners": float(won.sum()), **fit}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The head, its moving average, its optimizer and the number of fits."""
+        return {"head": self.head.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        self.head.load_state_dict(state["head"])
+
+
+def _present(array: Any) -> Any:
+    assert array is not None, "the judge phase computes what a part needs"
+    return array
+
+
+def _metrics(
+    weights: torch.Tensor, mask: torch.Tensor, saturation: float, ramp: float
+) -> dict[str, float]:
+    active = weights[mask]
+    return {
+        "credit/weight_mean": float(active.mean()),
+        "credit/weight_min": float(active.min()),
+        "credit/weight_max": float(active.max()),
+        "credit/saturation_fraction": saturation,
+        "credit/within_traj_std": float(gear.within_trajectory_std(weights, mask)),
+        "credit/ramp": ramp,
+    }
