@@ -107,3 +107,65 @@ class GuardSettings(Settings):
     """Steps that the mean reward is averaged over."""
     collapse_fraction: float
     """Collapse means a mean below this share of the best one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings(Settings):
+    """What the run is called, where it lies and how long it goes on."""
+
+    implementation: ClassVar[str] = ""
+
+    name: str | None
+    """Directory under `root`; null makes a readable one from method, env, seed and a hash."""
+    root: str
+    """Folder of all runs."""
+    max_steps: int
+    """Collections with their updates."""
+    num_threads: int
+    """Threads of torch; the same number gives the same bytes."""
+    trajectories_every: int
+    """Steps between files of sampled trajectories, 0 = off."""
+    trajectories_limit: int
+    """Trajectories in one file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings(Settings):
+    """The whole configuration: one field per group of conf/."""
+
+    implementation: ClassVar[str] = ""
+
+    seed: int
+    """Keys every random stream of the run."""
+    run: RunSettings
+    """Name, place and length of the run."""
+    policy: Settings
+    """The student."""
+    teacher: Settings
+    """The view named `teacher`."""
+    reward: Settings
+    """Scores a finished episode."""
+    env: Settings
+    """Tasks and episodes."""
+    method: Settings
+    """The recipe."""
+    rollout: Settings
+    """The engine that samples."""
+    optim: OptimSettings
+    """Optimizer and schedule."""
+    batch: Settings
+    """Sizes of collections, updates and micro-batches."""
+    zero: Settings
+    """The engine that trains."""
+    checkpoint: CheckpointSettings
+    """When state is written."""
+    resume: ResumeSettings
+    """What to do with an existing run directory."""
+    tracker: Settings
+    """Copies of metrics.jsonl elsewhere."""
+    eval: EvalSettings
+    """The fixed panel."""
+    guards: GuardSettings
+    """When a run is stopped because it went wrong."""
+    launcher: Settings
+    """What starts the processes."""
