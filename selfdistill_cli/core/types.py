@@ -221,3 +221,5 @@ class PolicyOutput:
     """[B,T] entropy in nats."""
     values: torch.Tensor | None = None
     """[B,T] value of the state in which each token was chosen."""
+    hidden: torch.Tensor | None = None
+    """[B,T,H] hidden state in which each token was chosen, only when a part asks for it."""

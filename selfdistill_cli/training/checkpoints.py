@@ -1,0 +1,179 @@
+"""Checkpoints: complete state, written aside, checksummed, renamed; newest and best kept."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from selfdistill_cli import __version__
+from selfdistill_cli.core.errors import CheckpointError, RunError
+from selfdistill_cli.training.files import (
+    checksum,
+    point,
+    sync_directory,
+    sync_file,
+    write_json,
+)
+from selfdistill_cli.training.settings import CheckpointSettings
+
+MANIFEST = "manifest.json"
+STATE = "training_state.pt"
+POLICY = "policy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """One complete checkpoint on disk."""
+
+    step: int
+    """The step after which it was written."""
+    path: Path
+    """Its folder."""
+
+    @property
+    def policy(self) -> Path:
+        """The policy in Hugging Face format."""
+        return self.path / POLICY
+
+    def state(self) -> dict[str, Any]:
+        """Everything but the policy's weights."""
+        return torch.load(self.path / STATE, map_location="cpu", weights_only=True)
+
+
+def folder_name(step: int) -> str:
+    """Name of a step's folder; sorts by step."""
+    return f"step_{step:06d}"
+
+
+def problem_with(path: Path) -> str | None:
+    """Return what is wrong with a checkpoint folder, naming the file, or None if it is whole."""
+    manifest = path / MANIFEST
+    if not manifest.is_file():
+        return f"{manifest} is missing: the checkpoint was not finished"
+    try:
+        files = json.loads(manifest.read_text())["files"]
+    except (ValueError, KeyError, TypeError) as error:
+        return f"{manifest} cannot be read: {error}"
+    for name, expected in sorted(files.items()):
+        file = path / name
+        if not file.is_file():
+            return f"{file} is missing"
+        if file.stat().st_size != expected["bytes"]:
+            return f"{file} has {file.stat().st_size} bytes, expected {expected['bytes']}"
+        if checksum(file) != expected["sha256"]:
+            return f"{file} was altered: its checksum differs from the manifest"
+    return None
+
+
+class Checkpoints:
+    """The folder `checkpoints/` of one run."""
+
+    def __init__(self, root: Path, settings: CheckpointSettings):
+        self.root = root
+        self.settings = settings
+
+    def due(self, step: int, max_steps: int) -> bool:
+        """Whether a step writes a checkpoint whatever happened in it."""
+        return step == max_steps or (self.settings.every > 0 and step % self.settings.every == 0)
+
+    def steps(self) -> list[int]:
+        """Steps that have a folder, oldest first, whole or not."""
+        folders = self.root.glob("step_??????") if self.root.is_dir() else []
+        return sorted(int(path.name[5:]) for path in folders if path.name[5:].isdigit())
+
+    def newest(self, warn: Callable[[str], None]) -> Checkpoint | None:
+        """Return the newest whole checkpoint; damaged ones are named and set aside.
+
+        Raises CheckpointError if there are checkpoints and none is whole.
+        """
+        damaged: list[str] = []
+        for step in reversed(self.steps()):
+            path = self.root / folder_name(step)
+            problem = problem_with(path)
+            if problem is None:
+                return Checkpoint(step=step, path=path)
+            damaged.append(problem)
+            aside = self.root / f"damaged_{folder_name(step)}"
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+            warn(f"checkpoint of step {step} is damaged: {problem}. It was moved to {aside}.")
+        if damaged:
+            raise CheckpointError(
+                f"no whole checkpoint is left in {self.root}:\n  "
+                + "\n  ".join(damaged)
+                + "\nStart anew with another run.name, or delete the run directory."
+            )
+        return None
+
+    def named(self, which: str) -> Checkpoint:
+        """Return `latest`, `best` or a step's checkpoint; raises CheckpointError."""
+        link = self.root / which
+        path = link.resolve() if which in {"latest", "best"} else self.root / _step_folder(which)
+        if not path.is_dir():
+            steps = ", ".join(map(str, self.steps())) or "none"
+            raise CheckpointError(
+                f"checkpoint={which}: no such checkpoint in {self.root}; "
+                f"expected latest, best or one of the steps: {steps}"
+            )
+        problem = problem_with(path)
+        if problem is not None:
+            raise CheckpointError(f"checkpoint={which} is damaged: {problem}")
+        return Checkpoint(step=int(path.name[5:]), path=path)
+
+    def save(
+        self, step: int, save_policy: Callable[[Path], None], state: dict[str, Any], best_step: int
+    ) -> Checkpoint:
+        """Write a checkpoint, then move `latest` and `best`, then delete what is not kept.
+
+        A failure (a full disk, for example) leaves every earlier checkpoint untouched.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        final = self.root / folder_name(step)
+        aside = self.root / f".{final.name}.partial"
+        shutil.rmtree(aside, ignore_errors=True)
+        try:
+            self._write(aside, step, save_policy, state)
+            shutil.rmtree(final, ignore_errors=True)
+            aside.rename(final)
+            sync_directory(self.root)
+            point(self.root / "latest", final.name)
+        except (OSError, RuntimeError) as error:  # torch reports a failed write as RuntimeError
+            shutil.rmtree(aside, ignore_errors=True)
+            raise RunError(
+                f"the checkpoint of step {step} could not be written to {self.root}: {error}. "
+                "Earlier checkpoints are intact; free some space and give the same command again."
+            ) from error
+        if (self.root / folder_name(best_step)).is_dir():
+            point(self.root / "best", folder_name(best_step))
+        self._prune(best_step)
+        return Checkpoint(step=step, path=final)
+
+    def _write(
+        self, aside: Path, step: int, save_policy: Callable[[Path], None], state: dict[str, Any]
+    ) -> None:
+        (aside / POLICY).mkdir(parents=True)
+        save_policy(aside / POLICY)
+        torch.save(state, aside / STATE)
+        files = {}
+        for file in sorted(p for p in aside.rglob("*") if p.is_file()):
+            sync_file(file)
+            name = str(file.relative_to(aside))
+            files[name] = {"sha256": checksum(file), "bytes": file.stat().st_size}
+        for folder in [aside / POLICY, aside]:
+            sync_directory(folder)
+        write_json(aside / MANIFEST, {"step": step, "version": __version__, "files": files})
+
+    def _prune(self, best_step: int) -> None:
+        for step in self.steps()[: -max(1, self.settings.keep)]:
+            if step != best_step:
+                shutil.rmtree(self.root / folder_name(step), ignore_errors=True)
+
+
+def _step_folder(which: str) -> str:
+    return folder_name(int(which)) if which.isdigit() else which

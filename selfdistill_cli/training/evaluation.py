@@ -1,0 +1,146 @@
+"""Evaluation on a fixed panel: the same tasks, the same random streams, every time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.core.statistics import paired_difference, success_interval
+from selfdistill_cli.core.types import Group, Task
+from selfdistill_cli.training.files import write_json
+from selfdistill_cli.training.settings import EvalSettings
+from selfdistill_cli.training.workshop import TrainingWorkshop
+
+if TYPE_CHECKING:
+    from selfdistill_cli.training.run import Run
+
+LEVEL = 0.95
+REPETITIONS = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Success of every attempt at every task of a panel."""
+
+    step: int
+    """The step after which it was measured."""
+    task_ids: tuple[str, ...]
+    """N tasks, in panel order."""
+    successes: tuple[tuple[float, ...], ...]
+    """[N][k] success of each attempt, in [0, 1]."""
+    mean_reward: float
+    """Mean total reward; rejected attempts count as 0."""
+    mean_length: float
+    """Mean sampled tokens per attempt."""
+
+    @property
+    def success(self) -> float:
+        """Mean over tasks of the mean success over attempts."""
+        return sum(sum(row) / len(row) for row in self.successes) / len(self.successes)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Bootstrap interval of `success` over tasks."""
+        rows = [sum(row) / len(row) for row in self.successes]
+        _, low, high = success_interval(rows, seed=0, reps=REPETITIONS, level=LEVEL)
+        return low, high
+
+    @property
+    def panel(self) -> str:
+        """Fingerprint of the panel: 12 hex digits."""
+        return hashlib.sha256("\n".join(self.task_ids).encode()).hexdigest()[:12]
+
+    def metrics(self) -> dict[str, float]:
+        """What goes to metrics.jsonl."""
+        low, high = self.interval
+        return {
+            "eval/success": self.success,
+            "eval/success_low": low,
+            "eval/success_high": high,
+            "eval/reward": self.mean_reward,
+            "eval/response_length": self.mean_length,
+        }
+
+    def save(self, path: Path) -> None:
+        """Write every attempt's success, so that runs can be compared task by task."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, {**self.__dict__, "panel": self.panel})
+
+    @classmethod
+    def load(cls, path: Path) -> Evaluation:
+        """Read what `save` wrote."""
+        data = json.loads(path.read_text())
+        data.pop("panel")
+        data["task_ids"] = tuple(data["task_ids"])
+        data["successes"] = tuple(tuple(row) for row in data["successes"])
+        return cls(**data)
+
+
+def panel_tasks(workshop: TrainingWorkshop, settings: EvalSettings) -> list[Task]:
+    """The first `num_tasks` tasks of the panel's split."""
+    tasks = list(workshop.tasks(settings.panel))[: settings.num_tasks]
+    if not tasks:
+        raise ConfigError(
+            f"eval.panel={settings.panel}: the environment has no such tasks (eval.num_tasks="
+            f"{settings.num_tasks}); expected a split with at least one task"
+        )
+    return tasks
+
+
+def evaluate_panel(
+    workshop: TrainingWorkshop, settings: EvalSettings, step: int
+) -> tuple[Evaluation, list[Group]]:
+    """Play the panel; also return the groups, for people to read."""
+    groups = workshop.play_with(
+        panel_tasks(workshop, settings),
+        purpose="eval",
+        step=0,  # the same random streams at every step: evaluations are paired
+        group_size=settings.samples_per_task,
+        temperature=settings.temperature,
+        hints=settings.hints,
+    )
+    scores = [score for group in groups for score in group.scores]
+    lengths = [
+        sum(len(turn.generation.action_ids) for turn in trajectory.turns)
+        for group in groups
+        for trajectory in group.trajectories
+    ]
+    evaluation = Evaluation(
+        step=step,
+        task_ids=tuple(group.task.id for group in groups),
+        successes=tuple(tuple(score.success for score in group.scores) for group in groups),
+        mean_reward=sum(score.total or 0.0 for score in scores) / len(scores),
+        mean_length=sum(lengths) / len(lengths),
+    )
+    return evaluation, groups
+
+
+def evaluation_due(settings: EvalSettings, step: int, max_steps: int) -> bool:
+    """Every `every` steps and at the last one."""
+    return settings.every > 0 and (step % settings.every == 0 or step == max_steps)
+
+
+def evaluate(run: Run, step: int) -> Evaluation:
+    """Evaluate the student on the run's panel and keep every attempt's result."""
+    run.display.phase("evaluating")
+    evaluation, _ = evaluate_panel(run.workshop, run.settings.eval, step)
+    evaluation.save(evaluation_path(run.directory, step))
+    return evaluation
+
+
+def evaluation_path(directory: Path, step: int) -> Path:
+    """Where a step's evaluation lies."""
+    return directory / "evaluations" / f"step_{step:06d}.json"
+
+
+def improvement(before: Evaluation, after: Evaluation) -> dict[str, Any]:
+    """Paired difference of two evaluations of one panel: point and interval."""
+    assert before.task_ids == after.task_ids, "evaluations of one panel"
+    point, low, high = paired_difference(
+        before.successes, after.successes, seed=0, reps=REPETITIONS, level=LEVEL
+    )
+    return {"difference": point, "low": low, "high": high}

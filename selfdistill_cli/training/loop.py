@@ -1,0 +1,98 @@
+"""The loop: this is the whole experiment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from selfdistill_cli.batching.collate import collate, updates
+from selfdistill_cli.core.types import Group
+from selfdistill_cli.training.evaluation import evaluate, evaluation_due
+from selfdistill_cli.training.judge import judge
+from selfdistill_cli.training.run import Run
+from selfdistill_cli.training.summary import Tally, collection_metrics, memory_metrics
+
+
+def train(run: Run) -> None:
+    """Train to run.max_steps. Safe to kill at any moment and call again."""
+    start = run.restore()
+    if start == 0:
+        run.log_baseline()
+    for step in range(start + 1, run.settings.run.max_steps + 1):
+        clock = Clock()
+        learning_rate = run.engine.begin_step(step)
+
+        # 1. Act: the source gives groups: episodes played and scored, or demonstrations.
+        run.display.phase("acting")
+        groups = run.method.source.groups(run.workshop, step)
+        clock.lap("act")
+
+        # 2. Judge: whatever the parts need of the sampled tokens; then what is each token worth?
+        run.display.phase("judging")
+        judged, judge_metrics = judge(run, groups, step)
+        clock.lap("judge")
+
+        # 3. Learn: each term is a sum, divided by its own denominator over the whole update.
+        run.display.phase("learning")
+        update_metrics = learn(run, judged, step)
+        clock.lap("learn")
+
+        # 4. Publish: weights to the rollout, evaluation, then everything that follows the student.
+        run.publish(step)
+        due = evaluation_due(run.settings.eval, step, run.settings.run.max_steps)
+        evaluation = evaluate(run, step) if due else None
+        clock.lap("eval")
+        after_metrics = run.method.after_step(judged, step)
+        clock.lap("follow")
+
+        metrics = {
+            **collection_metrics(groups),
+            **judge_metrics,
+            **update_metrics,
+            **after_metrics,
+            "policy/lr": learning_rate,
+        }
+        run.finish_step(step, judged, metrics, evaluation, {**clock.metrics(), **memory_metrics()})
+        if run.interrupts.requested:
+            run.preempt(step)
+
+
+def learn(run: Run, groups: Sequence[Group], step: int) -> dict[str, float]:
+    """Epochs x mini-batches of updates on the step's samples; return means over them."""
+    samples = [sample for group in groups for sample in group.samples]
+    tally, norms = Tally(), list[float]()
+    method, engine = run.method, run.engine
+    needs = method.forward_needs | {"entropy"}
+    for update in updates(samples, run.settings.batch, (run.settings.seed, "updates", step)):
+        batches = [collate(rows, device=engine.device) for rows in update]
+        counts = method.counts(batches)
+        for i, batch in enumerate(batches):
+            output = engine.forward(batch, needs)
+            loss, sums = method.total_loss(output, batch, counts, step)
+            entropy = float(output.entropy.detach().sum()) if output.entropy is not None else 0.0
+            tally.add({**sums, "policy/entropy": (entropy, float(batch.action_mask.sum()))})
+            run.guards.check_loss(step, {name: pair[0] for name, pair in sums.items()})
+            engine.backward(loss, last=i == len(batches) - 1)
+        norms.append(engine.step())
+    means = tally.means()
+    total = sum(t.coefficient(step) * means.get(f"loss/{n}", 0.0) for n, t in method.terms.items())
+    norm = sum(norms) / len(norms) if norms else 0.0
+    return {**means, "loss/total": total, "policy/grad_norm": norm, "policy/updates": len(norms)}
+
+
+class Clock:
+    """Wall-clock laps of one step, in seconds; everything here is logged under `time/`."""
+
+    def __init__(self) -> None:
+        self.start = self.last = time.perf_counter()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        """Close a phase."""
+        now = time.perf_counter()
+        self.laps[f"time/{name}_s"] = now - self.last
+        self.last = now
+
+    def metrics(self) -> dict[str, float]:
+        """All laps and the whole step."""
+        return {**self.laps, "time/step_s": time.perf_counter() - self.start}

@@ -1,0 +1,170 @@
+"""A run: every room's object, joined. Assembled once, then handed to the loop."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from selfdistill_cli.core.errors import Preempted
+from selfdistill_cli.core.protocols import Sink
+from selfdistill_cli.core.types import Batch, Group, PolicyOutput
+from selfdistill_cli.methods.method import Method
+from selfdistill_cli.policies.causal import CausalPolicy
+from selfdistill_cli.tracking.metrics_file import MetricsFile
+from selfdistill_cli.tracking.trajectories import write_trajectories
+from selfdistill_cli.training.checkpoints import Checkpoints
+from selfdistill_cli.training.engine import TorchEngine
+from selfdistill_cli.training.evaluation import Evaluation, evaluate
+from selfdistill_cli.training.guards import Guards
+from selfdistill_cli.training.interrupts import Interrupts
+from selfdistill_cli.training.settings import TrainSettings
+from selfdistill_cli.training.workshop import TrainingWorkshop
+
+
+class FrozenPolicy:
+    """Weights that never change, scored without gradients."""
+
+    def __init__(self, policy: CausalPolicy):
+        self.policy = copy.deepcopy(policy).eval().requires_grad_(False)
+
+    @torch.no_grad()
+    def score(self, batch: Batch, needs: frozenset[str]) -> PolicyOutput:
+        """Score a batch."""
+        return self.policy.score(batch, needs)
+
+
+@dataclass(kw_only=True)
+class Run:
+    """What the loop reads."""
+
+    settings: TrainSettings
+    """The checked configuration."""
+    directory: Path
+    """The run directory."""
+    policy: CausalPolicy
+    """The student."""
+    engine: TorchEngine
+    """Trains the student."""
+    method: Method
+    """The recipe."""
+    workshop: TrainingWorkshop
+    """Plays, demonstrates, scores."""
+    frozen: Mapping[str, FrozenPolicy]
+    """Frozen weights by view name."""
+    checkpoints: Checkpoints
+    """The run's checkpoints."""
+    guards: Guards
+    """Watches for a run that went wrong."""
+    metrics_file: MetricsFile
+    """The truth about the run."""
+    sinks: Sequence[Sink]
+    """Copies of it elsewhere."""
+    display: Any
+    """What a person sees."""
+    interrupts: Interrupts
+    """Whether someone asked to stop."""
+    best: dict[str, float] = field(default_factory=lambda: {"step": -1.0, "value": float("-inf")})
+    """Best value of checkpoint.best_metric so far, and its step."""
+    total_tokens: int = 0
+    """Tokens sampled since the first step."""
+
+    def restore(self) -> int:
+        """Load the newest whole checkpoint; return its step, 0 if there is none."""
+        checkpoint = self.checkpoints.newest(self.display.message)
+        if checkpoint is None:
+            self.metrics_file.truncate_after(-1)
+            return 0
+        state = checkpoint.state()
+        self.policy.load(checkpoint.policy)
+        self.engine.load_state_dict(state["engine"])
+        self.method.load_state_dict(state["method"])
+        self.guards.load_state_dict(state["guards"])
+        self.best = dict(state["best"])
+        self.total_tokens = state["total_tokens"]
+        self.metrics_file.truncate_after(checkpoint.step)
+        self.publish(checkpoint.step)
+        self.display.message(f"continuing after step {checkpoint.step} from {checkpoint.path}")
+        return checkpoint.step
+
+    def publish(self, step: int) -> None:
+        """Give the student's weights to the rollout engine."""
+        self.workshop.rollout.load_weights(self.engine.stream_weights(), version=step)
+        self.workshop.version = step
+
+    def log_baseline(self) -> None:
+        """Evaluate before the first step, so that every gain has a start to be measured from."""
+        if self.settings.eval.every > 0:
+            self._log(0, evaluate(self, 0).metrics())
+
+    def finish_step(
+        self,
+        step: int,
+        groups: Sequence[Group],
+        metrics: dict[str, float],
+        evaluation: Evaluation | None,
+        clock: Mapping[str, float],
+    ) -> None:
+        """Check, log one line, write trajectories and, if due, a checkpoint."""
+        self.guards.check_reward(step, metrics.get("reward/mean"))
+        self.total_tokens += int(metrics.get("tokens/sampled", metrics["tokens/trained"]))
+        metrics = {**metrics, "tokens/total": float(self.total_tokens)}
+        if evaluation is not None:
+            metrics = {**metrics, **evaluation.metrics()}
+        self._log(step, {**metrics, **clock, "time/tokens_per_s": _speed(metrics, clock)})
+        self._write_trajectories(step, groups)
+        improved = self._note_best(step, metrics)
+        if improved or self.checkpoints.due(step, self.settings.run.max_steps):
+            self.save(step)
+
+    def _log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self.metrics_file.append(step, metrics)
+        for sink in self.sinks:
+            sink.log(step, metrics)
+        self.display.step(step, metrics)
+
+    def _write_trajectories(self, step: int, groups: Sequence[Group]) -> None:
+        every = self.settings.run.trajectories_every
+        if every > 0 and (step % every == 0 or step == 1):
+            path = self.directory / "trajectories" / f"step_{step:06d}.jsonl"
+            decode = self.policy.chat.decode
+            write_trajectories(path, groups, decode, self.settings.run.trajectories_limit)
+
+    def _note_best(self, step: int, metrics: Mapping[str, float]) -> bool:
+        value = metrics.get(self.settings.checkpoint.best_metric)
+        if value is None or value <= self.best["value"]:
+            return False
+        self.best = {"step": float(step), "value": value}
+        return True
+
+    def save(self, step: int) -> None:
+        """Write a checkpoint of everything that the next step depends on."""
+        state = {
+            "engine": self.engine.state_dict(),
+            "method": self.method.state_dict(),
+            "guards": self.guards.state_dict(),
+            "best": self.best,
+            "total_tokens": self.total_tokens,
+        }
+        self.checkpoints.save(step, self.policy.save, state, int(self.best["step"]))
+
+    def preempt(self, step: int) -> None:
+        """Write a checkpoint unless this step has one, then raise Preempted."""
+        if step not in self.checkpoints.steps():
+            self.save(step)
+        if step < self.settings.run.max_steps:
+            raise Preempted(
+                f"stopped after step {step} of {self.settings.run.max_steps} with a checkpoint in "
+                f"{self.directory}; the same command continues"
+            )
+
+
+def _speed(metrics: Mapping[str, float], clock: Mapping[str, float]) -> float:
+    """Sampled tokens per second of acting; trained ones per second of learning without acting."""
+    if "tokens/sampled" in metrics:
+        return metrics["tokens/sampled"] / max(clock["time/act_s"], 1e-9)
+    return metrics["tokens/trained"] / max(clock["time/learn_s"], 1e-9)

@@ -1,0 +1,189 @@
+"""Assemble a run from settings, train it, close everything, and say what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from selfdistill_cli.core.errors import Preempted
+from selfdistill_cli.core.protocols import Env, Sink
+from selfdistill_cli.core.settings import ViewSettings
+from selfdistill_cli.methods.method import Method
+from selfdistill_cli.policies.causal import CausalPolicy
+from selfdistill_cli.tracking.metrics_file import MetricsFile
+from selfdistill_cli.training.checkpoints import Checkpoints
+from selfdistill_cli.training.evaluation import Evaluation, evaluation_path, improvement
+from selfdistill_cli.training.initial import initial_weights
+from selfdistill_cli.training.interrupts import Interrupts
+from selfdistill_cli.training.loop import train
+from selfdistill_cli.training.run import FrozenPolicy, Run
+from selfdistill_cli.training.run_directory import RunDirectory
+from selfdistill_cli.training.settings import TrainSettings
+from selfdistill_cli.training.workshop import TrainingWorkshop
+
+
+def run_training(settings: TrainSettings, container: Mapping[str, Any], display: Any) -> None:
+    """Train, or continue, the run that the settings describe; `settings.run.name` is set.
+
+    Raises Preempted after a checkpoint on request, and errors of core.errors otherwise.
+    """
+    assert settings.run.name is not None, "the caller names the run"
+    limit_threads(settings.run.num_threads)
+    directory = RunDirectory(Path(settings.run.root) / settings.run.name)
+    directory.open(container, settings.resume)
+    status = "failed"
+    try:
+        with Interrupts(display.message) as interrupts, _closing(settings.env) as env:
+            run = assemble(settings, directory, env, display, interrupts)
+            display.start(_introduction(run, directory))
+            directory.update_identity(status="running", attempt=directory.attempt)
+            try:
+                train(run)
+                status = "finished"
+            except Preempted:
+                status = "preempted"
+                raise
+            finally:
+                directory.update_identity(status=status)
+                for sink in run.sinks:
+                    sink.finish(status)
+        display.finish(summarize_run(run))
+    finally:
+        display.close()
+        directory.close()
+
+
+def limit_threads(num_threads: int) -> None:
+    """Give torch a fixed number of threads: more than the cores only spin."""
+    torch.set_num_threads(num_threads)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+@contextlib.contextmanager
+def _closing(settings: Any) -> Iterator[Env]:
+    env = settings.build()
+    try:
+        yield env
+    finally:
+        env.close()
+
+
+def assemble(
+    settings: TrainSettings, directory: RunDirectory, env: Env, display: Any, interrupts: Interrupts
+) -> Run:
+    """Build every room's object and join them."""
+    method = Method(settings.method, view_of(settings.teacher))  # pyright: ignore
+    policy = build_policy(settings, method)
+    frozen = {
+        name: FrozenPolicy(_frozen_weights(settings, policy, view))
+        for name, view in method.views.items()
+        if view.weights == "frozen"
+    }
+    engine = settings.zero.build(
+        policy, settings.optim, settings.run.max_steps, settings.seed, settings.rollout
+    )
+    workshop = build_workshop(settings, env, policy, method)
+    return Run(
+        settings=settings,
+        directory=directory.path,
+        policy=policy,
+        engine=engine,
+        method=method,
+        workshop=workshop,
+        frozen=frozen,
+        checkpoints=Checkpoints(directory.path / "checkpoints", settings.checkpoint),
+        guards=settings.guards.build(display.message),
+        metrics_file=MetricsFile(directory.path / "metrics.jsonl"),
+        sinks=_sinks(settings, directory),
+        display=display,
+        interrupts=interrupts,
+    )
+
+
+def view_of(teacher: Any) -> ViewSettings | None:
+    """The view that the group `teacher` describes, None for teacher=none."""
+    return teacher if isinstance(teacher, ViewSettings) else None
+
+
+def build_policy(settings: TrainSettings, method: Method) -> CausalPolicy:
+    """The student with its initial weights, and a critic if a term needs one."""
+    policy: CausalPolicy = settings.policy.build(settings.seed)
+    initial_weights(policy, getattr(settings.policy, "init_from", None), settings.run.root)
+    if method.needs_critic and policy.value_head is None:
+        policy.add_value_head()
+    return policy
+
+
+def _frozen_weights(
+    settings: TrainSettings, policy: CausalPolicy, view: ViewSettings
+) -> CausalPolicy:
+    if view.path is None:
+        return policy
+    return settings.policy.build(settings.seed).load_backbone(Path(view.path))
+
+
+def build_workshop(
+    settings: TrainSettings, env: Env, policy: CausalPolicy, method: Method
+) -> TrainingWorkshop:
+    """Join environment, rollout engine, chat template and reward."""
+    return TrainingWorkshop(
+        seed=settings.seed,
+        group_size=settings.method.group_size,  # pyright: ignore
+        tasks_per_step=settings.batch.tasks_per_step,  # pyright: ignore
+        env=env,
+        reward=settings.reward.build(),
+        chat=policy.chat,
+        rollout=settings.rollout.build(policy),
+        rollout_settings=settings.rollout,
+        with_hidden=bool(method.judge_needs & {"hidden", "values"}) or method.needs_critic,
+    )
+
+
+def _sinks(settings: TrainSettings, directory: RunDirectory) -> list[Sink]:
+    if not settings.tracker.implementation:
+        return []
+    identity = directory.identity()
+    directory.update_identity(**identity)
+    name = directory.path.name
+    sink = settings.tracker.build(directory.path, name, identity["wandb_id"], directory.config())
+    return [sink]
+
+
+def _introduction(run: Run, directory: RunDirectory) -> dict[str, Any]:
+    num_parameters = sum(p.numel() for p in run.policy.parameters())
+    return {
+        "run": directory.path.name,
+        "directory": str(directory.path),
+        "method": run.method.settings.name,
+        "env": run.workshop.env.name,
+        "sandbox": getattr(run.workshop.env, "isolation", None),
+        "parameters": num_parameters,
+        "device": str(run.engine.device),
+        "total_steps": run.settings.run.max_steps,
+    }
+
+
+def summarize_run(run: Run) -> dict[str, Any]:
+    """Start and end on the fixed panel, with intervals; where things lie."""
+    summary: dict[str, Any] = {"directory": str(run.directory), "name": run.directory.name}
+    first, last = (
+        _evaluation(run.directory, step) for step in (0, run.settings.run.max_steps)
+    )
+    for name, evaluation in (("start", first), ("end", last)):
+        if evaluation is not None:
+            low, high = evaluation.interval
+            summary[name] = {"success": evaluation.success, "low": low, "high": high}
+            summary["panel_tasks"] = len(evaluation.task_ids)
+    if first is not None and last is not None and first.task_ids == last.task_ids:
+        summary["improvement"] = improvement(first, last)
+    return summary
+
+
+def _evaluation(directory: Path, step: int) -> Evaluation | None:
+    path = evaluation_path(directory, step)
+    return Evaluation.load(path) if path.is_file() else None

@@ -1,0 +1,75 @@
+"""From a step's groups and sums to one line of metrics."""
+
+from __future__ import annotations
+
+import math
+import resource
+from collections import defaultdict
+from collections.abc import Sequence
+
+from selfdistill_cli.core.protocols import Sums
+from selfdistill_cli.core.types import Finish, Group, Score, Stop
+from selfdistill_cli.methods.method import is_flat
+
+
+class Tally:
+    """Adds (sum, count) pairs over micro-batches and updates; divides once, at the end."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+
+    def add(self, sums: Sums) -> None:
+        """Add the diagnostics of one micro-batch."""
+        for name, (total, count) in sums.items():
+            self._sums[name][0] += total
+            self._sums[name][1] += count
+
+    def means(self) -> dict[str, float]:
+        """Sum divided by count, for every name that was counted."""
+        return {name: total / count for name, (total, count) in self._sums.items() if count > 0}
+
+
+def collection_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """`reward/`, `rollout/` and `tokens/` of the groups of one step."""
+    num_tokens = sum(int(s.action_mask.sum()) for g in groups for s in g.samples)
+    metrics = {"tokens/trained": float(num_tokens)}
+    trajectories = [t for group in groups for t in group.trajectories]
+    if not trajectories:
+        return metrics
+    lengths = [sum(len(turn.generation.action_ids) for turn in t.turns) for t in trajectories]
+    count = len(trajectories)
+    cut = sum(t.turns[-1].generation.finish is Finish.LENGTH for t in trajectories if t.turns)
+    errors = sum(t.stop is Stop.ENV_ERROR for t in trajectories)
+    return {
+        **metrics,
+        **_reward_metrics([score for group in groups for score in group.scores]),
+        "tokens/sampled": float(sum(lengths)),
+        "rollout/response_length": sum(lengths) / count,
+        "rollout/truncated_fraction": cut / count,
+        "rollout/env_errors": float(errors),
+        "rollout/flat_group_fraction": sum(map(is_flat, groups)) / len(groups),
+    }
+
+
+def _reward_metrics(scores: Sequence[Score]) -> dict[str, float]:
+    totals = [score.total for score in scores if score.total is not None]
+    names = sorted({name for score in scores for name in score.parts})
+    metrics = {
+        "reward/success": sum(score.success for score in scores) / len(scores),
+        "rollout/rejected": float(len(scores) - len(totals)),
+        "rollout/missing_components": float(sum(len(score.missing) for score in scores)),
+    }
+    for name in names:
+        values = [score.parts[name] for score in scores if name in score.parts]
+        metrics[f"reward/{name}"] = sum(values) / len(values)
+    if totals:
+        mean = sum(totals) / len(totals)
+        metrics["reward/mean"] = mean
+        metrics["reward/std"] = math.sqrt(sum((x - mean) ** 2 for x in totals) / len(totals))
+    return metrics
+
+
+def memory_metrics() -> dict[str, float]:
+    """Peak resident memory of this process, in MiB."""
+    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"memory/peak_rss_mb": round(peak_kib / 1024, 1)}

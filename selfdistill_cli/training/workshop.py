@@ -1,0 +1,134 @@
+"""The workshop: what a method may ask of a run. Plays, demonstrates and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from selfdistill_cli.batching.samples import demonstration_sample, samples_of
+from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.core.hints import Hint, HintKind, with_hints
+from selfdistill_cli.core.protocols import Chat, Env, Reward, RolloutEngine
+from selfdistill_cli.core.seeds import seed_for, stream
+from selfdistill_cli.core.types import Group, Message, Score, Task, Trajectory
+from selfdistill_cli.rollout.episodes import play
+
+
+@dataclass(kw_only=True)
+class TrainingWorkshop:
+    """Joins environment, rollout engine, chat template and reward."""
+
+    seed: int
+    """The run's seed."""
+    group_size: int
+    """Episodes per task."""
+    tasks_per_step: int
+    """Tasks in one step."""
+    env: Env
+    """Tasks, episodes, hints."""
+    reward: Reward
+    """Scores a finished episode."""
+    chat: Chat
+    """Messages to tokens."""
+    rollout: RolloutEngine
+    """Samples tokens."""
+    rollout_settings: Any
+    """Limits and the sampling temperature."""
+    with_hidden: bool
+    """Ask the rollout for the last hidden states."""
+    version: int = 0
+    """Step of the weights in the rollout engine."""
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        """Tasks of a split of the environment."""
+        return self.env.tasks(split)
+
+    def play(self, tasks: Sequence[Task], step: int, purpose: str) -> list[Group]:
+        """Play `group_size` episodes per task and score them."""
+        return self.play_with(tasks, purpose=purpose, step=step)
+
+    def play_with(
+        self,
+        tasks: Sequence[Task],
+        *,
+        purpose: str,
+        step: int,
+        group_size: int | None = None,
+        temperature: float | None = None,
+        hints: Sequence[HintKind] = (),
+    ) -> list[Group]:
+        """Play, with another group size, temperature or hinted prompts if asked."""
+        played = play(
+            self.rollout,
+            self.env,
+            self.chat,
+            tasks,
+            group_size or self.group_size,
+            settings=self.rollout_settings,
+            temperature=temperature,
+            seed_key=(self.seed, purpose, step),
+            policy_version=self.version,
+            messages_for=lambda task: self.hinted_messages(task, hints, (), (), None),
+            with_hidden=self.with_hidden,
+        )
+        pairs = zip(tasks, played, strict=True)
+        return [self._scored(task, trajectories) for task, trajectories in pairs]
+
+    def _scored(self, task: Task, trajectories: Sequence[Trajectory]) -> Group:
+        scores = tuple(self.reward.score(trajectory) for trajectory in trajectories)
+        samples = [
+            sample
+            for trajectory, score in zip(trajectories, scores, strict=True)
+            if score.total is not None
+            for sample in samples_of(trajectory)
+        ]
+        return Group(
+            task=task, trajectories=tuple(trajectories), scores=scores, samples=tuple(samples)
+        )
+
+    def demonstrations(
+        self, tasks: Sequence[Task], step: int, hints: Sequence[HintKind]
+    ) -> list[Group]:
+        """Reference answers as samples; each prompt carries one of `hints`, if there are any."""
+        groups: list[Group] = []
+        for index, task in enumerate(tasks):
+            if task.answer is None:
+                raise ConfigError(
+                    f"env: task {task.id} has no reference answer to demonstrate; "
+                    "expected one for every task of the split that method.source names"
+                )
+            chosen: Sequence[HintKind] = ()
+            if hints:
+                pick = stream(self.seed, "hint", step, task.id, index).integers(len(hints))
+                chosen = (hints[int(pick)],)
+            messages = self.hinted_messages(task, chosen, (), (), None, salt=step)
+            sample = demonstration_sample(
+                self.chat.prompt_ids(messages), self.chat.answer_ids(task.answer)
+            )
+            groups.append(Group(task=task, trajectories=(), scores=(), samples=(sample,)))
+        return groups
+
+    def hinted_messages(
+        self,
+        task: Task,
+        kinds: Sequence[HintKind],
+        siblings: Sequence[Trajectory],
+        scores: Sequence[Score],
+        index: int | None,
+        salt: int = 0,
+    ) -> tuple[Message, ...]:
+        """The task's prompt with those of the hints that the environment can give here."""
+        found: list[Hint] = []
+        for kind in kinds:
+            seed = seed_for(self.seed, "hint", salt, task.id, kind)
+            hint = self.env.hint(kind, task, siblings, scores, index, seed)
+            if hint is not None:
+                found.append(hint)
+        return with_hints(task.messages, found)
+
+
+def rejected(group: Group) -> int:
+    """Trajectories of a group that were left out: environment error or no total score."""
+    return sum(score.total is None for score in group.scores)
+
