@@ -112,10 +112,10 @@ def _rloo(rewards: torch.Tensor) -> torch.Tensor:
 
 
 def _rank(rewards: torch.Tensor) -> torch.Tensor:
-    lower = (rewards[None, :] < rewards[:, None]).sum(1)
-    equal = (rewards[None, :] == rewards[:, None]).sum(1)
+    lower = (rewards[None, :] < rewards[:, None]).sum(1).to(rewards)
+    equal = (rewards[None, :] == rewards[:, None]).sum(1).to(rewards)
     zero_based_rank = lower + (equal - 1) / 2
-    return (2 * zero_based_rank / (len(rewards) - 1) - 1).to(rewards)
+    return 2 * zero_based_rank / (len(rewards) - 1) - 1
 
 
 def _pairwise(rewards: torch.Tensor) -> torch.Tensor:

@@ -31,15 +31,23 @@ def labels(token_ids_BT: torch.Tensor, active_BT: torch.Tensor) -> torch.Tensor:
 
 def turn_ids(agent_BT: torch.Tensor, active_BT: torch.Tensor) -> torch.Tensor:
     """Index of the maximal run of agent tokens that holds each active token, -1 elsewhere."""
-    agent_BT = agent_BT.bool()
-    starts_BT = agent_BT & ~align_to_tokens(agent_BT)
-    run_BT = starts_BT.long().cumsum(-1) - 1
+    run_BT = _run_starts(agent_BT).long().cumsum(-1) - 1
     return torch.where(active_BT.bool(), run_BT, torch.full_like(run_BT, -1))
 
 
-def turn_sums(values_BT: torch.Tensor, turn_ids_BT: torch.Tensor, num_turns: int) -> torch.Tensor:
-    """Sum of the values of each turn's active tokens [B, num_turns]; turn -1 is left out."""
+def num_turns(agent_BT: torch.Tensor) -> torch.Tensor:
+    """Number of maximal runs of agent tokens in each row, int64 [B]."""
+    return _run_starts(agent_BT).sum(-1)
+
+
+def _run_starts(agent_BT: torch.Tensor) -> torch.Tensor:
+    agent_BT = agent_BT.bool()
+    return agent_BT & ~align_to_tokens(agent_BT)
+
+
+def turn_sums(values_BT: torch.Tensor, turn_ids_BT: torch.Tensor, turns: int) -> torch.Tensor:
+    """Sum of the values of each turn's active tokens [B, turns]; turn -1 is left out."""
     in_turn_BT = turn_ids_BT >= 0
-    out_BK = values_BT.new_zeros(values_BT.shape[0], num_turns)
+    out_BK = values_BT.new_zeros(values_BT.shape[0], turns)
     clean_BT = keep_active(values_BT, in_turn_BT)
-    return out_BK.scatter_add(1, turn_ids_BT.clamp(min=0), clean_BT) if num_turns else out_BK
+    return out_BK.scatter_add(1, turn_ids_BT.clamp(min=0), clean_BT) if turns else out_BK
