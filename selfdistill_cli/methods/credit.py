@@ -66,9 +66,8 @@ class ValueGap:
         advantages = pad([_present(sample.advantages) for sample in samples])
         raw, weights = self._weights(groups, samples, advantages, mask)
         changed = unpad(gear.apply_weights(advantages, weights, ramp), samples)
-        saturation = float(
-            gear.saturation_fraction(raw, self.settings.clip_low, self.settings.clip_high, mask)
-        )
+        s = self.settings
+        saturation = gear.saturation_fraction(raw, s.clip_low, s.clip_high, mask)
         metrics = _metrics(weights, mask, saturation, ramp)
         return map_rows(groups, lambda x, row: replace(x, advantages=changed[row])), metrics
 
@@ -149,6 +148,6 @@ def _metrics(
         "credit/weight_min": float(active.min()),
         "credit/weight_max": float(active.max()),
         "credit/saturation_fraction": saturation,
-        "credit/within_traj_std": float(gear.within_trajectory_std(weights, mask)),
+        "credit/within_traj_std": gear.within_trajectory_std(weights, mask),
         "credit/ramp": ramp,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -81,12 +82,13 @@ class DistilledValueHead:
         """Everything that the next fit and the next prediction depend on."""
         if self.head is None or self.optimizer is None:
             return {"num_fits": 0}
-        return {
+        state = {
             "num_fits": self.num_fits,
             "head": self.head.state_dict(),
             "used": self.used,
             "optimizer": self.optimizer.state_dict(),
         }
+        return copy.deepcopy(state)  # torch's dictionaries share tensors with the live objects
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned."""
