@@ -1,0 +1,1 @@
+"""Floor 3: isolated execution of programs that nobody has read."""

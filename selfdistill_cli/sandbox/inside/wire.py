@@ -1,0 +1,120 @@
+"""Values as type-tagged JSON, and frames on a socket. Never pickle: decoding runs no code.
+
+Only exact builtin types travel (`type(x) is int`), so an object with a clever `__eq__` or a
+subclass of int cannot leave the sandbox. Used on both sides of the wall.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+MAX_DEPTH = 64
+MAX_MESSAGE = 300
+SMALL_INT = 1 << 63
+HEADER = 4
+
+_dumps, _loads = json.dumps, json.loads
+_read, _write = os.read, os.write
+
+
+class Unsendable(ValueError):
+    """The value holds something that is not an exact builtin type, or is nested too deeply."""
+
+
+def encode(value: Any, depth: int = 0) -> Any:
+    """Return JSON data for a value; raises `Unsendable`."""
+    kind = type(value)
+    if value is None or kind is bool or kind is str:
+        return value
+    if kind is int:
+        return value if -SMALL_INT < value < SMALL_INT else ["int", hex(value)]
+    if kind is float:
+        return value if value - value == 0.0 else ["float", repr(value)]
+    if kind is complex:
+        return ["complex", repr(value.real), repr(value.imag)]
+    if kind is bytes:
+        return ["bytes", value.hex()]
+    if depth >= MAX_DEPTH:
+        raise Unsendable(f"nested more than {MAX_DEPTH} deep")
+    if kind is dict:
+        pairs = [[encode(k, depth + 1), encode(v, depth + 1)] for k, v in value.items()]
+        return ["dict", pairs]
+    if kind in (list, tuple, set, frozenset):
+        return [kind.__name__, [encode(item, depth + 1) for item in value]]
+    raise Unsendable(f"a value of type {kind.__name__} cannot be compared")
+
+
+def decode(data: Any) -> Any:
+    """Return the value of JSON data made by `encode`; raises ValueError on anything else."""
+    if data is None or type(data) in (bool, str, int, float):
+        return data
+    try:
+        return _decode_tagged(*data)
+    except (TypeError, RecursionError, KeyError) as error:
+        raise ValueError(f"malformed value: {type(error).__name__}") from None
+
+
+def _decode_tagged(tag: str, body: Any, *rest: Any) -> Any:
+    if tag == "dict":
+        return {decode(k): decode(v) for k, v in body}
+    if tag in ("list", "tuple", "set", "frozenset"):
+        maker = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[tag]
+        return maker([decode(item) for item in body])
+    if tag == "int":
+        return int(body, 16)
+    if tag == "float":
+        return float(body)
+    if tag == "bytes":
+        return bytes.fromhex(body)
+    if tag == "complex":
+        return complex(float(body), float(rest[0]))
+    raise ValueError("malformed value: unknown tag")
+
+
+def pack(message: Any) -> bytes:
+    """Return one frame: a length in four bytes, then JSON."""
+    body = _dumps(message).encode()
+    return len(body).to_bytes(HEADER, "big") + body
+
+
+def parse(body: bytes) -> Any:
+    """Return the message of one frame's body; raises ValueError, also for hostile nesting."""
+    try:
+        return _loads(body)
+    except RecursionError:
+        raise ValueError("malformed frame: nested too deeply") from None
+
+
+def send(channel: int, message: Any) -> None:
+    """Write one frame to a file descriptor, waiting as long as it takes."""
+    view = memoryview(pack(message))
+    while view:
+        view = view[_write(channel, view) :]
+
+
+def receive(channel: int) -> Any:
+    """Read one frame from a file descriptor; raises EOFError when the other side is gone."""
+    return parse(_exactly(channel, int.from_bytes(_exactly(channel, HEADER), "big")))
+
+
+def _exactly(channel: int, count: int) -> bytes:
+    parts: list[bytes] = []
+    while count:
+        part = _read(channel, min(count, 1 << 16))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def describe(error: BaseException) -> str:
+    """Return `Kind: text` of an exception, cut short; survives a hostile `__str__`."""
+    try:
+        text = str(error)
+    except BaseException:
+        text = "<no text>"
+    kind = type(error).__name__
+    return (f"{kind}: {text}" if text else kind)[:MAX_MESSAGE]

@@ -1,0 +1,169 @@
+"""The fork server: imports the standard library once, then forks one confined child per program.
+
+It speaks with the trusted process over its standard input, a socket of whole messages:
+`{"start": n, "role", "cpu_s"}` with the child's channel attached, `{"stop": n}`; it answers
+`{"ready": true}` once and `{"ended": n, "status", "cpu_s", "dirty"}` for every child.
+End of file on that socket means that the trusted process is gone: everything here dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import random
+import select
+import signal
+import socket
+import sys
+from typing import Any
+
+from selfdistill_cli.sandbox.inside import confine, oracle, tester
+from selfdistill_cli.sandbox.inside.seccomp import Filter
+
+# What small programs import; loaded once so that a program finds them ready.
+MODULES = (
+    "abc array ast base64 bisect calendar cmath collections copy csv dataclasses datetime decimal "
+    "difflib enum fractions functools hashlib heapq html inspect io itertools json math numbers "
+    "operator pprint queue random re statistics string struct textwrap threading time traceback "
+    "types typing unicodedata urllib.parse uuid zlib"
+).split()
+CHANNEL = 3
+ROLES = {"oracle": oracle.serve, "tester": tester.serve}
+
+
+class Zygote:
+    """Forks children one at a time, confines them and buries them."""
+
+    def __init__(self, control: socket.socket, config: dict[str, Any]) -> None:
+        """Load what children need and prove that a child can be confined; raises OSError."""
+        self.control, self.config = control, config
+        self.pid = os.getpid()
+        self.number, self.child, self.handle = 0, 0, -1
+        for name in MODULES:
+            importlib.import_module(name)
+        self.filter = Filter() if config["seccomp"] else None
+        confine.adopt_orphans()
+        if config["landlock"]:
+            confine.landlock(config["readable"], config["devices"])
+        confine.drop_capabilities()
+        self.base_bytes = confine.address_space_in_use()
+        sys.path[:] = [path for path in sys.path if path != config["home"]]
+        self._probe()
+        gc.collect()
+        gc.freeze()
+
+    def _probe(self) -> None:
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                self._confine(1)
+                os._exit(0)
+            os._exit(1)
+        if os.waitpid(child, 0)[1] != 0:
+            raise OSError("a child process could not be confined (seccomp or resource limits)")
+
+    def _confine(self, cpu_s: int) -> None:
+        os.setsid()
+        confine.die_with_parent(self.pid)
+        confine.limit(self.base_bytes, cpu_s, self.config, forbid_processes=self.filter is None)
+        if self.filter is not None:
+            self.filter.install()
+
+    def serve(self) -> None:
+        """Work until the trusted process hangs up."""
+        while True:
+            waiting = [self.control.fileno()] + ([self.handle] if self.child else [])
+            ready, _, _ = select.select(waiting, [], [])
+            if self.handle in ready:
+                self._bury()
+            elif not self._obey():
+                return
+
+    def _obey(self) -> bool:
+        data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 16, 1)
+        if not data:
+            return False
+        message = json.loads(data)
+        if "start" in message:
+            self._start(message, descriptors[0])
+        elif message["stop"] == self.number and self.child:
+            self._bury()
+        return True
+
+    def _start(self, message: dict[str, Any], channel: int) -> None:
+        self.number = message["start"]
+        self.child = os.fork()
+        if self.child == 0:
+            with contextlib.suppress(BaseException):
+                self._live(message, channel)
+            os._exit(0)
+        os.close(channel)
+        self.handle = os.pidfd_open(self.child)
+
+    def _live(self, message: dict[str, Any], channel: int) -> None:
+        """Be the child: from here on nothing returns to the fork server."""
+        channel = os.dup(channel) if channel != CHANNEL else channel
+        self.control.close()
+        if channel != CHANNEL:
+            os.dup2(channel, CHANNEL)
+        os.closerange(CHANNEL + 1, 64)
+        self._confine(message["cpu_s"])
+        os.write(CHANNEL, b"!")  # confined: what comes now is the program's
+        gc.enable()
+        random.seed(0)
+        ROLES[message["role"]](CHANNEL, self.config["output_bytes"])
+
+    def _bury(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.child, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.child, signal.SIGKILL)
+        _, status, usage = os.wait4(self.child, 0)
+        os.close(self.handle)
+        self.child, self.handle = 0, -1
+        self._kill_strays()
+        report = {
+            "ended": self.number,
+            "status": os.waitstatus_to_exitcode(status),
+            "cpu_s": usage.ru_utime + usage.ru_stime,
+            "dirty": self._scratch_used(),
+        }
+        self.control.send(json.dumps(report).encode())
+
+    def _scratch_used(self) -> bool:
+        with contextlib.suppress(OSError):
+            return bool(os.listdir("."))
+        return False
+
+    def _kill_strays(self) -> None:
+        """Kill what a program left behind; only without seccomp can there be anything."""
+        if self.filter is not None:
+            return
+        for _ in range(1000):
+            with open(f"/proc/self/task/{self.pid}/children") as file:
+                strays = [int(word) for word in file.read().split()]
+            if not strays:
+                return
+            for stray in strays:
+                os.kill(stray, signal.SIGKILL)
+                os.waitpid(stray, 0)
+
+
+def main() -> None:
+    """Take the control socket from standard input, get ready, serve."""
+    control = socket.socket(fileno=os.dup(0))
+    config = json.loads(control.recv(1 << 20))
+    if config["parent"]:
+        confine.die_with_parent(config["parent"])
+    null = os.open("/dev/null", os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    zygote = Zygote(control, config)
+    os.dup2(null, 2)
+    os.close(null)
+    control.send(json.dumps({"ready": True}).encode())
+    zygote.serve()
+    os._exit(0)
