@@ -1,1 +1,1 @@
-"""Floor 4: environments: tasks, episodes and the privileged hints that they can give."""
+"""Floor 4: environments: tasks, episodes and privileged hints."""

@@ -23,7 +23,15 @@ from selfdistill_cli.sandbox.jobs import (
     ProgramReport,
     TestResult,
 )
-from selfdistill_cli.sandbox.worker import Channel, Dialogue, Garbage, Gone, Late, Worker, WorkerLost
+from selfdistill_cli.sandbox.worker import (
+    Channel,
+    Dialogue,
+    Garbage,
+    Gone,
+    Late,
+    Worker,
+    WorkerLost,
+)
 
 LOAD_FAILURES = ("compile_error", "load_error", "no_entry_point", "memory")
 ENDINGS = ("timeout", "memory", "crashed")

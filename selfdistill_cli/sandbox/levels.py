@@ -87,9 +87,7 @@ def launch(level: str, settings: SandboxSettings) -> Launch:
     }
     start = [python(), *FLAGS, "-c", START.format(home=config["home"])]
     wrapper = bubblewrap_arguments(settings.max_file_mb << 20) if level == "bubblewrap" else []
-    return Launch(
-        level=level, command=wrapper + start, config=config, scratch=level == "process"
-    )
+    return Launch(level=level, command=wrapper + start, config=config, scratch=level == "process")
 
 
 def python() -> str:

@@ -140,9 +140,7 @@ class Sandbox:
 
         def lost(job: ProgramJob) -> ProgramReport:
             result = TestResult(status="crashed", message=LOST)
-            return ProgramReport(
-                status="crashed", message=LOST, results=(result,) * len(job.tests)
-            )
+            return ProgramReport(status="crashed", message=LOST, results=(result,) * len(job.tests))
 
         return self._run(jobs, converse, lost)
 

@@ -133,8 +133,10 @@ class Worker:
     def __init__(self, launch: Launch) -> None:
         """Start it without waiting for it; `ready` waits."""
         self._limit = launch.config["output_bytes"] + 4096
-        self._scratch = tempfile.TemporaryDirectory(prefix="selfdistill-") if launch.scratch else None
-        self._errors = tempfile.TemporaryFile()
+        self._scratch = (
+            tempfile.TemporaryDirectory(prefix="selfdistill-") if launch.scratch else None
+        )
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 closed by close
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(

@@ -1,1 +1,1 @@
-"""Small Python problems, solved by writing one function and graded by unit tests."""
+"""The code environment: write a function, be judged by tests in a sandbox."""

@@ -24,7 +24,7 @@ from selfdistill_cli.sandbox.inside import confine, oracle, tester
 from selfdistill_cli.sandbox.inside.seccomp import Filter
 
 # What small programs import; loaded once so that a program finds them ready.
-MODULES = (
+MODULES = (  # noqa: SIM905
     "abc array ast base64 bisect calendar cmath collections copy csv dataclasses datetime decimal "
     "difflib enum fractions functools hashlib heapq html inspect io itertools json math numbers "
     "operator pprint queue random re statistics string struct textwrap threading time traceback "

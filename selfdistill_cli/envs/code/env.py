@@ -1,0 +1,184 @@
+"""The code environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from selfdistill_cli.core.errors import ConfigError, DataError, did_you_mean
+from selfdistill_cli.core.hints import Hint, HintKind
+from selfdistill_cli.core.protocols import StepResult
+from selfdistill_cli.core.seeds import seed_for
+from selfdistill_cli.core.types import Message, Score, Task, Trajectory
+from selfdistill_cli.envs.code import grading
+from selfdistill_cli.envs.code.data import SPLITS, read_tasks
+from selfdistill_cli.envs.settings import CodeEnvSettings
+from selfdistill_cli.sandbox.sandbox import Sandbox
+
+
+class CodeEpisode:
+    """One attempt at one task: a single turn."""
+
+    def __init__(self, env: CodeEnv, task: Task) -> None:
+        """Bind a task."""
+        self.task = task
+        self._env = env
+
+    def step(self, action: str) -> StepResult:
+        """Grade the answer; the episode is over."""
+        return self._env.step_many([self], [action])[0]
+
+
+class CodeEnv:
+    """Tasks that ask for a Python function, graded by tests in a sandbox."""
+
+    name = "code"
+    hints: frozenset[HintKind] = frozenset({"answer", "feedback", "sibling", "own_wrong_answer"})
+
+    def __init__(self, settings: CodeEnvSettings) -> None:
+        """Check the settings; reads no file and starts no process. Raises ConfigError."""
+        share = settings.validation_fraction + settings.test_fraction
+        if min(settings.validation_fraction, settings.test_fraction) < 0 or share > 1:
+            raise ConfigError(
+                f"env.validation_fraction={settings.validation_fraction} and "
+                f"env.test_fraction={settings.test_fraction}: expected two shares of at least 0 "
+                "that sum to at most 1"
+            )
+        self._settings = settings
+        self._sandbox: Sandbox = settings.sandbox.build()
+        self._tasks: dict[str, tuple[Task, ...]] = {}
+        self._makers: dict[str, Callable[..., str | None]] = {
+            "answer": self._answer,
+            "sibling": self._sibling,
+            "own_wrong_answer": self._own_wrong_answer,
+            "feedback": self._feedback,
+        }
+
+    @property
+    def isolation(self) -> str:
+        """The sandbox level in force, for people. Starts the sandbox; raises SandboxError."""
+        return self._sandbox.level
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        """Return the tasks of `train`, `validation` or `test`; raises ConfigError, DataError."""
+        if split not in SPLITS:
+            hint = did_you_mean(split, SPLITS)
+            raise ConfigError(f"env=code has no split '{split}'; expected one of {SPLITS}{hint}")
+        if not self._tasks:
+            self._tasks = self._load()
+        if not self._tasks[split]:
+            raise DataError(
+                f"{self._settings.data}: no task falls into split '{split}'; add tasks, give "
+                'lines a field "split", or change env.validation_fraction, env.test_fraction'
+            )
+        return self._tasks[split]
+
+    def _load(self) -> dict[str, tuple[Task, ...]]:
+        if self._settings.data is None:
+            from selfdistill_cli.envs.code import family
+
+            found = {split: family.tasks(split) for split in SPLITS}
+        else:
+            found = read_tasks(
+                self._settings.data,
+                self._settings.validation_fraction,
+                self._settings.test_fraction,
+            )
+        return {split: tuple(map(self._instructed, tasks)) for split, tasks in found.items()}
+
+    def _instructed(self, task: Task) -> Task:
+        if self._settings.instructions is None:
+            return task
+        system = Message(role="system", content=self._settings.instructions)
+        return Task(
+            id=task.id, messages=(system, *task.messages), answer=task.answer, meta=task.meta
+        )
+
+    def episode(self, task: Task, seed: int) -> CodeEpisode:
+        """Return a single-turn episode. Nothing about it is random."""
+        del seed
+        return CodeEpisode(self, task)
+
+    def step_many(
+        self, episodes: Sequence[CodeEpisode], actions: Sequence[str]
+    ) -> list[StepResult]:
+        """Step several episodes at once, with the programs side by side in the sandbox."""
+        outcomes = self.grade([episode.task for episode in episodes], actions)
+        return [StepResult(done=True, outcome=outcome) for outcome in outcomes]
+
+    def grade(self, tasks: Sequence[Task], actions: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the outcome of each answer; see `grading.grade`. Raises SandboxError."""
+        return grading.grade(self._sandbox, tasks, actions)
+
+    def hint(
+        self,
+        kind: HintKind,
+        task: Task,
+        siblings: Sequence[Trajectory],
+        scores: Sequence[Score],
+        index: int | None,
+        seed: int,
+    ) -> Hint | None:
+        """Return privileged text, or None where there is none.
+
+        answer: the reference program. sibling: a correct program by another attempt (before any
+        attempt, the reference). own_wrong_answer: the program of attempt `index`, if it failed.
+        feedback: the same with its first failing test. Before any attempt the last two use a
+        made wrong program, which only built-in tasks have.
+        """
+        text = self._makers[kind](task, siblings, scores, index, seed)
+        return None if text is None or not text.strip() else Hint(kind=kind, text=text.strip())
+
+    def _answer(self, task: Task, *_: Any) -> str | None:
+        return task.answer
+
+    def _sibling(
+        self,
+        task: Task,
+        siblings: Sequence[Trajectory],
+        scores: Sequence[Score],
+        index: int | None,
+        seed: int,
+    ) -> str | None:
+        if not siblings:
+            return task.answer
+        good = [i for i, score in enumerate(scores) if score.success >= 1.0 and i != index]
+        if not good:
+            return None
+        chosen = good[seed_for(seed, "sibling", task.id, index or 0) % len(good)]
+        return siblings[chosen].outcome["program"]
+
+    def _wrong(
+        self,
+        task: Task,
+        siblings: Sequence[Trajectory],
+        scores: Sequence[Score],
+        index: int | None,
+        seed: int,
+    ) -> dict[str, Any] | str | None:
+        """Return the outcome of the failed attempt, or a made wrong program, or None."""
+        if siblings:
+            failed = index is not None and scores[index].success < 1.0
+            return dict(siblings[index].outcome) if failed and index is not None else None
+        if self._settings.data is not None:
+            return None
+        from selfdistill_cli.envs.code import family
+
+        return family.wrong_program(task, seed)
+
+    def _own_wrong_answer(self, *args: Any) -> str | None:
+        wrong = self._wrong(*args)
+        return wrong["program"] if isinstance(wrong, dict) else wrong
+
+    def _feedback(self, task: Task, *args: Any) -> str | None:
+        wrong = self._wrong(task, *args)
+        if isinstance(wrong, str):
+            wrong = self.grade([task], [wrong])[0]
+        if wrong is None:
+            return None
+        failure = grading.first_failure(wrong)
+        return None if failure is None else f"{wrong['program'].strip()}\n{failure}"
+
+    def close(self) -> None:
+        """Stop the sandbox. May be called again."""
+        self._sandbox.close()

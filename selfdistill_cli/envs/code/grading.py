@@ -1,0 +1,181 @@
+"""From an answer to an outcome: find the program, plan its tests, compare, describe."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from selfdistill_cli.core.types import Task
+from selfdistill_cli.sandbox.jobs import CallJob, CallReport, CallResult, ProgramJob, ProgramReport
+from selfdistill_cli.sandbox.sandbox import Sandbox
+
+Outcome = dict[str, Any]
+FENCE = re.compile(r"^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+LANGUAGES = ("python", "py", "python3")
+MAX_SHOWN = 80
+
+
+def extract_program(text: str) -> str:
+    """Return the last fenced block marked as Python, else the last block, else the whole text."""
+    blocks = FENCE.findall(text)
+    python = [body for language, body in blocks if language.lower() in LANGUAGES]
+    if python:
+        return python[-1]
+    return blocks[-1][1] if blocks else text
+
+
+def complete_program(program: str, entry_point: str, prefix: str) -> str:
+    """Return the program as it is run, given the code that its prompt began with, if any.
+
+    HumanEval's prompt is the beginning of a program: imports, helpers, and a function that has
+    only a docstring. An answer may continue it or repeat the function; a repeated one replaces
+    the first and still finds the imports and helpers.
+    """
+    if not prefix:
+        return program
+    if not re.search(rf"^(def|class)\s+{re.escape(entry_point)}\b", program, re.MULTILINE):
+        return prefix + program
+    return f"{prefix}\n\n{program}" if stands_alone(prefix) else program
+
+
+@functools.lru_cache(maxsize=4096)
+def stands_alone(source: str) -> bool:
+    """Return whether the source is Python without syntax errors."""
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def grade(sandbox: Sandbox, tasks: Sequence[Task], actions: Sequence[str]) -> list[Outcome]:
+    """Run the programs in the answers against their tasks' tests; one outcome per answer.
+
+    An outcome is JSON: program, compiled, passed, total, error, tests [{name, status, message}].
+    """
+    programs = [extract_program(action) for action in actions]
+    calls = [i for i, task in enumerate(tasks) if "calls" in task.meta]
+    others = [i for i, task in enumerate(tasks) if "calls" not in task.meta]
+    outcomes: dict[int, Outcome] = {}
+    reports = sandbox.run_calls([call_job(tasks[i].meta, programs[i]) for i in calls])
+    for i, report in zip(calls, reports, strict=True):
+        outcomes[i] = outcome_of_calls(tasks[i].meta, programs[i], report)
+    tested = sandbox.run_programs([program_job(tasks[i].meta, programs[i]) for i in others])
+    for i, program_report in zip(others, tested, strict=True):
+        outcomes[i] = outcome_of_tests(tasks[i].meta, programs[i], program_report)
+    return [outcomes[i] for i in range(len(tasks))]
+
+
+def call_job(meta: Mapping[str, Any], program: str) -> CallJob:
+    """Return the job of a task with inputs and expected values. Only the inputs go along."""
+    entry_point = meta["entry_point"]
+    return CallJob(
+        program=complete_program(program, entry_point, meta.get("prefix", "")),
+        entry_point=entry_point,
+        calls=tuple(tuple(call) for call in meta["calls"]),
+    )
+
+
+def program_job(meta: Mapping[str, Any], program: str) -> ProgramJob:
+    """Return the job of a task whose tests are code."""
+    entry_point = meta["entry_point"]
+    return ProgramJob(
+        program=complete_program(program, entry_point, meta.get("prefix", "")),
+        entry_point=entry_point,
+        setup=meta["setup"],
+        tests=tuple(meta["tests"]),
+    )
+
+
+def outcome_of_calls(meta: Mapping[str, Any], program: str, report: CallReport) -> Outcome:
+    """Compare what the calls returned with what was expected, here in the trusted process."""
+    tests: list[dict[str, str]] = []
+    for call, expected, result in zip(meta["calls"], meta["expected"], report.results, strict=True):
+        name = f"{meta['entry_point']}({', '.join(shown(argument) for argument in call)})"
+        tests.append(judge(name, result, expected))
+    return _outcome(program, tests, report.status, report.message)
+
+
+def outcome_of_tests(meta: Mapping[str, Any], program: str, report: ProgramReport) -> Outcome:
+    """Return the outcome of tests that are code."""
+    names = [short(test.strip()) for test in meta["tests"]]
+    tests = [
+        {"name": name, "status": result.status, "message": result.message}
+        for name, result in zip(names, report.results, strict=True)
+    ]
+    return _outcome(program, tests, report.status, report.message)
+
+
+def _outcome(program: str, tests: list[dict[str, str]], status: str, error: str) -> Outcome:
+    return {
+        "program": program,
+        "compiled": status != "compile_error",
+        "passed": sum(test["status"] == "passed" for test in tests),
+        "total": len(tests),
+        "error": "" if status == "ok" else error,
+        "tests": tests,
+    }
+
+
+def judge(name: str, result: CallResult, expected: Any) -> dict[str, str]:
+    """Return one test's name, status and a message such as `f(1) returned 3, expected 5`."""
+    if result.status == "returned":
+        if equal(result.value, expected):
+            return {"name": name, "status": "passed", "message": ""}
+        message = f"{name} returned {shown(result.value)}, expected {shown(expected)}"
+        return {"name": name, "status": "failed", "message": message}
+    verb = " raised " if result.status == "raised" else ": "
+    return {"name": name, "status": result.status, "message": f"{name}{verb}{result.message}"}
+
+
+def equal(actual: Any, expected: Any) -> bool:
+    """Compare builtin values as tests in Python do, with two allowances.
+
+    Floats may differ by a relative 1e-9 (nan equals nan), and a tuple equals the list with the
+    same items, because JSON knows only lists.
+    """
+    if isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
+        return len(actual) == len(expected) and all(map(equal, actual, expected))
+    if isinstance(actual, dict) and isinstance(expected, dict):
+        return actual.keys() == expected.keys() and all(
+            equal(actual[key], expected[key]) for key in expected
+        )
+    if isinstance(actual, float) or isinstance(expected, float):
+        return _close(actual, expected)
+    return bool(actual == expected)
+
+
+def _close(actual: Any, expected: Any) -> bool:
+    numbers = isinstance(actual, (int, float)) and isinstance(expected, (int, float))
+    if not numbers:
+        return False
+    if actual != actual or expected != expected:
+        return actual != actual and expected != expected
+    try:
+        return math.isclose(actual, expected, rel_tol=1e-9, abs_tol=1e-12)
+    except OverflowError:
+        return False
+
+
+def first_failure(outcome: Mapping[str, Any]) -> str | None:
+    """Return what went wrong first, for feedback; None if everything passed."""
+    failed = (test for test in outcome["tests"] if test["status"] != "passed")
+    return next((test["message"] for test in failed), None)
+
+
+def shown(value: Any) -> str:
+    """Return `repr`, cut short in the middle."""
+    try:
+        return short(repr(value))
+    except ValueError:  # an integer with more digits than Python prints
+        return "a number with thousands of digits"
+
+
+def short(text: str) -> str:
+    """Return the text, with an ellipsis in its middle if it is long."""
+    half = (MAX_SHOWN - 3) // 2
+    return text if len(text) <= MAX_SHOWN else f"{text[:half]}...{text[-half:]}"

@@ -1,0 +1,1 @@
+"""Floor 4: rewards: from an outcome to a score."""
