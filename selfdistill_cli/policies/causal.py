@@ -1,0 +1,242 @@
+"""The policy: a causal language model, its chat template and, if a method needs one, a critic."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from selfdistill_cli.core.errors import CheckpointError, ConfigError
+from selfdistill_cli.core.types import Batch, PolicyOutput
+from selfdistill_cli.losses.logprobs import align_to_tokens, token_statistics
+from selfdistill_cli.policies.cache import is_plain, new_cache
+from selfdistill_cli.policies.chat import TemplateChat
+
+VALUE_HEAD_FILE = "value_head.safetensors"
+
+
+class CausalPolicy(nn.Module):
+    """Wraps a Hugging Face `*ForCausalLM` (or a peft model around one).
+
+    Log-probabilities are taken at `temperature`, which a run sets to the rollout's sampling
+    temperature, so that both sides of an importance ratio mean the same distribution.
+    """
+
+    def __init__(self, backbone: nn.Module, chat: TemplateChat):
+        super().__init__()
+        self.backbone = backbone
+        self.chat = chat
+        self.value_head: nn.Linear | None = None
+        self.temperature = 1.0
+        self._reject_scaled_logits()
+        names = inspect.signature(self.decoder.forward).parameters
+        self._cache_keyword = "cache" if "cache" in names else "past_key_values"
+        self._plain = is_plain(self.config)
+
+    @property
+    def language_model(self) -> Any:
+        """The `*ForCausalLM` itself, with adapters in place if there are any."""
+        unwrap = getattr(self.backbone, "get_base_model", None)
+        return self.backbone if unwrap is None else unwrap()
+
+    @property
+    def decoder(self) -> Any:
+        """The model without its head: its output is the input of the unembedding."""
+        return self.language_model.base_model
+
+    @property
+    def config(self) -> Any:
+        """The language model's configuration."""
+        return self.language_model.config.get_text_config()
+
+    @property
+    def hidden_size(self) -> int:
+        """Width H of the last hidden state."""
+        return int(self.config.hidden_size)
+
+    @property
+    def context_length(self) -> int | None:
+        """Positions that the model was built for, if its configuration says so."""
+        length = getattr(self.config, "max_position_embeddings", None)
+        return None if length is None else int(length)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def add_value_head(self) -> nn.Linear:
+        """Create the critic's head (float32, zero, so that values start at 0) unless it exists."""
+        if self.value_head is None:
+            head = nn.Linear(self.hidden_size, 1, dtype=torch.float32, device=self.device)
+            nn.init.zeros_(head.weight)
+            nn.init.zeros_(head.bias)
+            self.value_head = head
+        return self.value_head
+
+    def hidden_states(
+        self, token_ids_BT: torch.Tensor, attention_mask_BT: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Return the last hidden states [B,T,H], after the final norm.
+
+        Positions count the tokens that the mask lets through, so padding may be on either side.
+        Without a mask every row is read from position 0 on: right for rows padded on the right,
+        because a causal model's real tokens never see what follows them.
+        """
+        positions_BT = None
+        if attention_mask_BT is not None:
+            positions_BT = (attention_mask_BT.long().cumsum(-1) - 1).clamp(min=0)
+        out = self.decoder(
+            input_ids=token_ids_BT,
+            attention_mask=attention_mask_BT,
+            position_ids=positions_BT,
+            use_cache=False,
+        )
+        return out.last_hidden_state
+
+    def new_cache(self, capacity: int) -> Any:
+        """Return an empty key-value cache with room for `capacity` positions."""
+        return new_cache(self.config, capacity)
+
+    def extend(
+        self,
+        token_ids_BT: torch.Tensor,
+        attention_mask_BK: torch.Tensor,
+        position_ids_BT: torch.Tensor,
+        cache: Any,
+    ) -> torch.Tensor:
+        """Read T more tokens of rows padded on the left; return their last hidden states [B,T,H].
+
+        `attention_mask_BK` covers the K positions of the cache after this call.
+        """
+        mask: torch.Tensor = attention_mask_BK
+        simple = self._plain and self.config._attn_implementation == "sdpa"
+        if simple and token_ids_BT.shape[1] == 1:
+            # An additive mask made here spares the model's own mask code at every token.
+            dtype = self.unembedding()[0].dtype
+            allowed = attention_mask_BK.bool()[:, None, None, :]
+            mask = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
+            mask.masked_fill_(~allowed, torch.finfo(dtype).min)
+        out = self.decoder(
+            input_ids=token_ids_BT,
+            attention_mask=mask,
+            position_ids=position_ids_BT,
+            use_cache=True,
+            **{self._cache_keyword: cache},
+        )
+        return out.last_hidden_state
+
+    def unembedding(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the matrix [V,H] and the bias [V] that turn hidden states into logits."""
+        head = self.language_model.get_output_embeddings()
+        return head.weight, getattr(head, "bias", None)
+
+    def score(
+        self, batch: Batch, needs: frozenset[str], temperature: float | None = None
+    ) -> PolicyOutput:
+        """Score the batch's action tokens; everything is aligned to tokens, 0 where inactive.
+
+        `needs` may hold "entropy", "values" (needs a critic) and "hidden".
+        `temperature` defaults to the policy's own.
+        """
+        token_ids = batch.token_ids.to(self.device)
+        active = batch.action_mask.to(self.device)
+        hidden_BTH = self.hidden_states(token_ids, None)  # batches are padded on the right
+        weight, bias = self.unembedding()
+        logprobs, entropy = token_statistics(
+            hidden_BTH,
+            weight,
+            bias,
+            token_ids,
+            active,
+            temperature=self.temperature if temperature is None else temperature,
+            need_entropy="entropy" in needs,
+        )
+        return PolicyOutput(
+            logprobs=logprobs,
+            entropy=entropy,
+            values=self._values(hidden_BTH, active) if "values" in needs else None,
+            hidden=_chosen_in(hidden_BTH, active) if "hidden" in needs else None,
+        )
+
+    def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield (name, tensor) of parameters and saved buffers; tied weights once."""
+        kept = set(self.state_dict())
+        for name, parameter in self.named_parameters():
+            yield name, parameter.detach()
+        for name, buffer in self.named_buffers():
+            if name in kept:
+                yield name, buffer
+
+    def save(self, directory: Path) -> None:
+        """Write a Hugging Face folder: weights (or adapters), tokenizer and the critic's head."""
+        directory.mkdir(parents=True, exist_ok=True)
+        self.backbone.save_pretrained(directory)
+        self.chat.tokenizer.save_pretrained(directory)
+        if self.value_head is not None:
+            head = {k: v.detach().contiguous() for k, v in self.value_head.state_dict().items()}
+            save_file(head, directory / VALUE_HEAD_FILE)
+
+    def load(self, directory: Path) -> None:
+        """Read weights that `save` wrote; a critic's head is created if the folder has one."""
+        if hasattr(self.backbone, "peft_config"):
+            from selfdistill_cli.policies.lora import load_adapter
+
+            load_adapter(self.backbone, directory)
+        else:
+            _load_full(self.backbone, directory)
+        head_file = directory / VALUE_HEAD_FILE
+        if head_file.exists():
+            self.add_value_head().load_state_dict(load_file(head_file))
+        elif self.value_head is not None:
+            raise CheckpointError(
+                f"{directory}: has no {VALUE_HEAD_FILE}, but this run's method has a critic; "
+                "start from a checkpoint of a method with a critic, or train one from zero by "
+                "loading the weights before the critic is added"
+            )
+
+    def _values(self, hidden_BTH: torch.Tensor, active_BT: torch.Tensor) -> torch.Tensor:
+        assert self.value_head is not None, "call add_value_head before asking for values"
+        values_BT = self.value_head(hidden_BTH.float()).squeeze(-1)
+        return align_to_tokens(values_BT).masked_fill(~active_BT, 0.0)
+
+    def _reject_scaled_logits(self) -> None:
+        """Refuse models whose logits are not exactly hidden @ unembedding + bias."""
+        for key in ("final_logit_softcapping", "logit_scale", "logits_scaling"):
+            if getattr(self.config, key, None) not in (None, 0, 1, 1.0):
+                raise ConfigError(
+                    f"policy.path: the model's config.json sets {key}="
+                    f"{getattr(self.config, key)}; expected a model whose logits are its last "
+                    "hidden state times the unembedding (Llama, Qwen, GPT-2, ...). Use another "
+                    "model."
+                )
+
+
+def _chosen_in(hidden_BTH: torch.Tensor, active_BT: torch.Tensor) -> torch.Tensor:
+    return align_to_tokens(hidden_BTH).masked_fill(~active_BT[..., None], 0.0)
+
+
+def _load_full(backbone: Any, directory: Path) -> None:
+    if not (directory / "config.json").is_file():
+        raise CheckpointError(
+            f"{directory}: has no config.json; expected a model folder in Hugging Face format"
+        )
+    dtype = next(backbone.parameters()).dtype
+    loaded = type(backbone).from_pretrained(directory, dtype=dtype, local_files_only=True)
+    theirs, ours = loaded.state_dict(), backbone.state_dict()
+    wrong = sorted(
+        name
+        for name in theirs.keys() | ours.keys()
+        if name not in theirs or name not in ours or theirs[name].shape != ours[name].shape
+    )
+    if wrong:
+        raise CheckpointError(
+            f"{directory}: weights do not fit the policy; {len(wrong)} differ, for example "
+            f"{wrong[0]}. Use the policy settings that the folder was trained with."
+        )
+    backbone.load_state_dict(theirs)

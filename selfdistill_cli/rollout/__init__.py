@@ -1,0 +1,1 @@
+"""Floor 4: sampling tokens and playing episodes."""
