@@ -1,0 +1,157 @@
+"""The process that holds wandb: reads orders from standard input, one JSON object per line.
+
+It runs apart from the trainer, so that no exit hook, signal handler, thread, console wrapper or
+crash of wandb reaches the run, and so that ending it is one signal. It is started as a file and
+imports nothing of this project. It outlives a killed trainer only to close the run.
+
+Orders: {"init": {...}}, {"step": n, "metrics": {...}}, {"finish": status}. Reports on standard
+output: {"event": "ready" | "refused" | "error" | "finished", "text": ...}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+EXIT_CODES = {"finished": 0, "preempted": 75}
+QUIET = {
+    "silent": True,
+    "console": "off",
+    "disable_git": True,
+    "disable_code": True,
+    "save_code": False,
+    "x_disable_stats": True,
+    "x_disable_meta": True,
+    "x_disable_machine_info": True,
+    "x_save_requirements": False,
+    "x_transaction_log_flush_interval": 1.0,
+}
+"""Nothing on the console, no look at the machine, the code or the git repository."""
+
+Report = Callable[[str, str], None]
+
+
+def main() -> None:
+    """Obey orders until the last one, or until the trainer is gone."""
+    orders, report = _own_channels()
+    first = json.loads(orders.readline() or "{}").get("init")
+    if first is None:
+        return
+    _end_with(os.getppid(), first["finish_timeout_s"])
+    run = _start(first, report)
+    if run is None:
+        return
+    status = _record(run, orders, report, Path(first["run_dir"]) / "wandb" / "last_step")
+    if status == "preempted":
+        run.mark_preempting()
+    run.finish(exit_code=EXIT_CODES.get(status, 1))
+    report("finished", status)
+
+
+def _own_channels() -> tuple[Any, Report]:
+    """Take standard input and output away from wandb and its children."""
+    orders = os.fdopen(os.dup(0), "r", encoding="utf-8")
+    reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+
+    def report(event: str, text: str) -> None:
+        reports.write(json.dumps({"event": event, "text": text}) + "\n")
+        reports.flush()
+
+    return orders, report
+
+
+def _end_with(trainer: int, patience_s: float) -> None:
+    """End this process `patience_s` after the trainer, whatever wandb is waiting for."""
+
+    def watch() -> None:
+        while os.getppid() == trainer:
+            time.sleep(0.5)
+        time.sleep(patience_s)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _start(first: dict[str, Any], report: Report) -> Any:
+    """Return a run, or None if W&B refused it. Without an answer it is recorded offline."""
+    import wandb
+    from wandb.errors import AuthenticationError, UsageError
+
+    try:
+        run = _init(wandb, first, first["mode"])
+    except (AuthenticationError, UsageError) as error:
+        report("refused", _one_line(error))
+        return None
+    except Exception as error:  # whatever a network does; the run must be recorded somewhere
+        if first["mode"] == "offline":
+            raise
+        run = _init(wandb, first, "offline")
+        report("error", f"{_one_line(error)}; this attempt is recorded offline")
+    run.define_metric("step")
+    run.define_metric("*", step_metric="step")
+    report("ready", "" if run.offline else str(run.url))
+    return run
+
+
+def _init(wandb: Any, first: dict[str, Any], mode: str) -> Any:
+    known = getattr(wandb.Settings, "model_fields", QUIET)
+    settings = {name: value for name, value in QUIET.items() if name in known}
+    return wandb.init(
+        mode=mode,
+        dir=first["run_dir"],
+        id=first["run_id"],
+        name=first["run_name"],
+        resume="allow",
+        project=first["project"],
+        entity=first["entity"],
+        group=first["group"],
+        tags=first["tags"],
+        config=first["config"],
+        settings=wandb.Settings(init_timeout=first["init_timeout_s"], **settings),
+    )
+
+
+def _record(run: Any, orders: Any, report: Report, last_step: Path) -> str:
+    """Log until the order to finish; return the status, `failed` if the trainer vanished.
+
+    W&B drops a line whose internal step does not grow. After a resume from an earlier checkpoint
+    our steps are smaller than what was logged before, so the internal step only ever grows, over
+    all attempts; the charts use the field `step`.
+    """
+    internal = max(_read_number(last_step), (getattr(run, "starting_step", 0) or 0) - 1)
+    for line in orders:
+        order = json.loads(line)
+        if "finish" in order:
+            return order["finish"]
+        try:
+            internal = max(order["step"], internal + 1)
+            last_step.write_text(str(internal))
+            run.log({**order["metrics"], "step": order["step"]}, step=internal)
+        except Exception as error:  # one line lost must not lose the others
+            report("error", _one_line(error))
+    return "failed"
+
+
+def _read_number(path: Path) -> int:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return -1
+
+
+def _one_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:300]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,253 @@
+"""W&B: what is logged can be read back; it can neither stall nor kill a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from wandb_files import contents
+
+from selfdistill_cli.core.errors import UserError
+from selfdistill_cli.tracking.settings import NoTrackerSettings, WandbSettings
+from selfdistill_cli.tracking.wandb_sink import without_secrets
+
+ROOT = Path(__file__).parents[2]
+
+
+def settings(**changes):
+    values = {
+        "mode": "offline",
+        "project": "p",
+        "entity": None,
+        "group": "g",
+        "tags": ["t"],
+        "init_timeout_s": 30.0,
+        "log_timeout_s": 0.05,
+        "finish_timeout_s": 40.0,
+    }
+    return WandbSettings(**{**values, **changes})
+
+
+@pytest.fixture(autouse=True)
+def _no_account(monkeypatch, tmp_path):
+    """No login of the person who runs the tests may be used."""
+    for name in [n for n in os.environ if n.startswith("WANDB_")]:
+        monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+
+
+def files(run_dir):
+    return sorted(Path(run_dir).glob("wandb/*run-*/run-*.wandb"))
+
+
+def files_once(run_dir):
+    return [path for path in files(run_dir) if "latest-run" not in path.parts]
+
+
+def alive(pid):
+    """Running, and not a corpse that waits for its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def descendants(pid):
+    """Pids of a process's children, theirs, and so on."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found, new = set(), {pid}
+    while new:
+        new = {child for child, parent in parents.items() if parent in new} - found
+        found |= new
+    return found
+
+
+def gone_within(pids, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and any(map(alive, pids)):
+        time.sleep(0.1)
+    return not any(map(alive, pids))
+
+
+@contextmanager
+def silent_server():
+    """Takes connections and never answers."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(64)
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_two_attempts_leave_history_config_and_summary(tmp_path):
+    """The second attempt starts again from an earlier step; no line of either is lost."""
+    config = {"method": {"name": "gear", "lr": 0.5}, "hub_token": "not-for-others"}
+    for steps in (range(4), range(2, 6)):
+        sink = settings().build(tmp_path, "a-name", "cafe0123", config)
+        for step in steps:
+            sink.log(step, {"reward/mean": step / 10, "loss/bad": float("nan")})
+        sink.finish("finished")
+        assert sink.health() == {
+            "state": "closed",
+            "accepted": 4,
+            "dropped": 0,
+            "errors": 0,
+        }, (tmp_path / "wandb/worker.log").read_text()
+    first, second = map(contents, files_once(tmp_path))
+    for data, steps in ((first, range(4)), (second, range(2, 6))):
+        assert [row["step"] for row in data["history"]] == list(steps)
+        assert [row["reward/mean"] for row in data["history"]] == [s / 10 for s in steps]
+        assert data["config"]["method"] == {"name": "gear", "lr": 0.5}
+        assert data["config"]["hub_token"] == "<removed>"
+        assert data["summary"]["reward/mean"] == steps[-1] / 10
+        assert data["exit_code"] == 0
+        assert (data["run"].run_id, data["run"].display_name) == ("cafe0123", "a-name")
+        assert (data["run"].project, list(data["run"].tags)) == ("p", ["t"])
+    internal = [row["_step"] for data in (first, second) for row in data["history"]]
+    assert internal == sorted(set(internal)), "W&B drops lines whose internal step does not grow"
+
+
+def test_the_trainers_console_gets_nothing_and_its_environment_stays(tmp_path, capfd):
+    before = dict(os.environ)
+    sink = settings().build(tmp_path, "n", "cafe0123", {})
+    sink.log(1, {"a": 1.0})
+    sink.finish("failed")
+    assert capfd.readouterr() == ("", "")
+    assert dict(os.environ) == before
+    assert "wandb" not in sys.modules or "WANDB_SERVICE" not in os.environ
+    assert contents(files_once(tmp_path)[0])["exit_code"] == 1
+
+
+def test_online_without_a_login_is_refused_before_training(tmp_path):
+    start = time.monotonic()
+    with pytest.raises(UserError, match=r"tracker\.mode=online.*wandb login"):
+        settings(mode="online").build(tmp_path, "n", "cafe0123", {})
+    assert time.monotonic() - start < 25
+
+
+PROGRAM = """
+import sys, time, json
+from selfdistill_cli.tracking.settings import WandbSettings
+start = time.monotonic()
+lap = lambda: time.monotonic() - start
+sink = WandbSettings(**json.loads(sys.argv[2])).build(sys.argv[1], "n", "cafe0123", {})
+times = {"built": lap()}
+worst = 0.0
+for step in range(3000):
+    before = lap()
+    sink.log(step, {f"loss/{i}": step * 0.1 for i in range(30)})
+    worst = max(worst, lap() - before)
+times |= {"worst_log": worst, "logged": lap()}
+print("READY", flush=True)
+if sys.argv[3] == "wait":
+    time.sleep(120)
+sink.finish("finished")
+times |= {"finished": lap(), **sink.health()}
+print(json.dumps(times), flush=True)
+"""
+
+
+def trainer(tmp_path, chosen, then="finish", **environment):
+    """A process that logs like a run; its output is read through pipes, as a scheduler does."""
+    values = {name: getattr(chosen, name) for name in chosen.__dataclass_fields__}
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path), json.dumps(values), then],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+
+
+def test_a_server_that_never_answers_costs_its_time_limits_and_no_more(tmp_path):
+    chosen = settings(mode="online", init_timeout_s=2.0, finish_timeout_s=3.0)
+    with silent_server() as address:
+        key = {"WANDB_BASE_URL": address, "WANDB_API_KEY": "a" * 40}
+        process = trainer(tmp_path, chosen, **key)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "READY\n"
+        helpers = descendants(process.pid)
+        start = time.monotonic()
+        out, err = process.communicate(timeout=60)
+        exit_s = time.monotonic() - start
+    times = json.loads(out)
+    assert process.returncode == 0, err
+    assert times["built"] < 2.0 + 1.5
+    assert times["worst_log"] < 0.05 + 0.5
+    assert times["finished"] - times["logged"] < 3.0 + 2.0
+    assert exit_s < 3.0 + 4.0, "leaving Python must not wait for wandb either"
+    assert err.count("W&B:") == 1
+    assert "Traceback" not in err
+    assert "a" * 40 not in "".join(p.read_text() for p in tmp_path.glob("wandb/*.log"))
+    assert gone_within(helpers, 20)
+
+
+def test_kill_9_of_the_trainer_leaves_readable_files_and_no_process(tmp_path):
+    process = trainer(tmp_path, settings(finish_timeout_s=10.0), then="wait")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "READY\n"
+    end = time.monotonic() + 40
+    while time.monotonic() < end and not files_once(tmp_path):
+        time.sleep(0.1)
+    helpers = descendants(process.pid)
+    assert helpers
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=30)
+    assert gone_within(helpers, 30)
+    history = contents(files_once(tmp_path)[0])["history"]
+    assert [row["step"] for row in history] == list(range(len(history)))
+    assert len(history) > 1000
+
+
+def test_a_dead_worker_is_counted_and_never_raised(tmp_path):
+    said = []
+    sink = settings().build(tmp_path, "n", "cafe0123", {}, announce=said.append)
+    sink._process.kill()
+    sink._process.wait(5)
+    for step in range(5):
+        sink.log(step, {"a": 1.0})
+    sink.finish("finished")
+    assert sink.health()["dropped"] == 5
+    assert len(said) == 1
+    assert "\n" not in said[0]
+
+
+def test_no_tracker_has_no_implementation_and_disabled_does_nothing(tmp_path):
+    assert NoTrackerSettings().implementation == ""
+    sink = settings(mode="disabled").build(tmp_path, "n", "cafe0123", {})
+    sink.log(1, {"a": 1.0})
+    sink.finish("finished")
+    assert list(tmp_path.glob("wandb")) == []
+
+
+def test_secrets_are_removed_by_name_and_by_value(monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
+    config = {
+        "api_key": "1",
+        "optim": {"password": "2", "lr": 0.1},
+        "note": ["k" * 40, "plain"],
+        "max_new_tokens": 12,
+        "pad_token": "<pad>",
+    }
+    assert without_secrets(config) == {
+        "api_key": "<removed>",
+        "optim": {"password": "<removed>", "lr": 0.1},
+        "note": ["<removed>", "plain"],
+        "max_new_tokens": 12,
+        "pad_token": "<pad>",
+    }
