@@ -29,7 +29,10 @@ def HuggingFacePolicy(settings: HuggingFaceSettings) -> CausalPolicy:
     )
     model = policy.backbone
     if settings.gradient_checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+        # transformers 5.24 renames this method.
+        old = getattr(model, "gradient_checkpointing_enable", None)
+        enable = getattr(model, "activation_checkpointing_enable", old)
+        enable({"use_reentrant": False})
     if settings.lora is not None:
         from selfdistill_cli.policies.lora import add_adapter
 

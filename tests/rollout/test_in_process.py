@@ -130,9 +130,7 @@ def test_sampling_follows_the_distribution_and_skips_impossible_ids():
     torch.testing.assert_close(logprobs, probabilities.log()[ids])
     edge, _ = choose(logits, torch.tensor([1 - 2**-53], dtype=torch.float64), 1.0)
     assert int(edge) == 3
-    first, _ = choose(
-        torch.tensor([[-torch.inf, 0.0]]), torch.zeros(1, dtype=torch.float64), 1.0
-    )
+    first, _ = choose(torch.tensor([[-torch.inf, 0.0]]), torch.zeros(1, dtype=torch.float64), 1.0)
     assert int(first) == 1
 
 
