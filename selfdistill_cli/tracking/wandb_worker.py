@@ -10,6 +10,7 @@ output: {"event": "ready" | "refused" | "error" | "finished", "text": ...}.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -63,8 +64,9 @@ def _own_channels() -> tuple[Any, Report]:
     os.dup2(2, 1)
 
     def report(event: str, text: str) -> None:
-        reports.write(json.dumps({"event": event, "text": text}) + "\n")
-        reports.flush()
+        with contextlib.suppress(BrokenPipeError):  # the trainer is gone; the run is still closed
+            reports.write(json.dumps({"event": event, "text": text}) + "\n")
+            reports.flush()
 
     return orders, report
 
@@ -129,13 +131,15 @@ def _record(run: Any, orders: Any, report: Report, last_step: Path) -> str:
     """
     internal = max(_read_number(last_step), (getattr(run, "starting_step", 0) or 0) - 1)
     for line in orders:
+        if not line.endswith("\n"):  # the trainer was killed while it wrote
+            break
         order = json.loads(line)
         if "finish" in order:
             return order["finish"]
         try:
             internal = max(order["step"], internal + 1)
             last_step.write_text(str(internal))
-            run.log({**order["metrics"], "step": order["step"]}, step=internal)
+            run.log({**order["metrics"], "step": order["step"]}, step=internal, commit=True)
         except Exception as error:  # one line lost must not lose the others
             report("error", _one_line(error))
     return "failed"

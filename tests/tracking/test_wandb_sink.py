@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -46,12 +47,15 @@ def _no_account(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(home))
 
 
-def files(run_dir):
-    return sorted(Path(run_dir).glob("wandb/*run-*/run-*.wandb"))
-
-
 def files_once(run_dir):
-    return [path for path in files(run_dir) if "latest-run" not in path.parts]
+    """The .wandb files of all attempts, oldest first."""
+    found = sorted(Path(run_dir).glob("wandb/*run-*/run-*.wandb"))
+    return [path for path in found if "latest-run" not in path.parts and path.stat().st_size]
+
+
+def history_so_far(run_dir):
+    """Rows that are on disk: what survives if everything is killed now."""
+    return [row for path in files_once(run_dir) for row in contents(path)["history"]]
 
 
 def alive(pid):
@@ -147,7 +151,7 @@ lap = lambda: time.monotonic() - start
 sink = WandbSettings(**json.loads(sys.argv[2])).build(sys.argv[1], "n", "cafe0123", {})
 times = {"built": lap()}
 worst = 0.0
-for step in range(3000):
+for step in range(int(sys.argv[4])):
     before = lap()
     sink.log(step, {f"loss/{i}": step * 0.1 for i in range(30)})
     worst = max(worst, lap() - before)
@@ -161,11 +165,11 @@ print(json.dumps(times), flush=True)
 """
 
 
-def trainer(tmp_path, chosen, then="finish", **environment):
+def trainer(tmp_path, num_steps, chosen, then="finish", **environment):
     """A process that logs like a run; its output is read through pipes, as a scheduler does."""
-    values = {name: getattr(chosen, name) for name in chosen.__dataclass_fields__}
+    values = asdict(chosen)
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(tmp_path), json.dumps(values), then],
+        [sys.executable, "-c", PROGRAM, str(tmp_path), json.dumps(values), then, str(num_steps)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -178,7 +182,7 @@ def test_a_server_that_never_answers_costs_its_time_limits_and_no_more(tmp_path)
     chosen = settings(mode="online", init_timeout_s=2.0, finish_timeout_s=3.0)
     with silent_server() as address:
         key = {"WANDB_BASE_URL": address, "WANDB_API_KEY": "a" * 40}
-        process = trainer(tmp_path, chosen, **key)
+        process = trainer(tmp_path, 3000, chosen, **key)
         assert process.stdout is not None
         assert process.stdout.readline() == "READY\n"
         helpers = descendants(process.pid)
@@ -188,6 +192,7 @@ def test_a_server_that_never_answers_costs_its_time_limits_and_no_more(tmp_path)
     times = json.loads(out)
     assert process.returncode == 0, err
     assert times["built"] < 2.0 + 1.5
+    assert times["dropped"] > 0, "the queue must have been full for this to show anything"
     assert times["worst_log"] < 0.05 + 0.5
     assert times["finished"] - times["logged"] < 3.0 + 2.0
     assert exit_s < 3.0 + 4.0, "leaving Python must not wait for wandb either"
@@ -198,20 +203,32 @@ def test_a_server_that_never_answers_costs_its_time_limits_and_no_more(tmp_path)
 
 
 def test_kill_9_of_the_trainer_leaves_readable_files_and_no_process(tmp_path):
-    process = trainer(tmp_path, settings(finish_timeout_s=10.0), then="wait")
+    process = trainer(tmp_path, 900, settings(finish_timeout_s=10.0), then="wait")
     assert process.stdout is not None
     assert process.stdout.readline() == "READY\n"
     end = time.monotonic() + 40
-    while time.monotonic() < end and not files_once(tmp_path):
-        time.sleep(0.1)
+    while time.monotonic() < end and len(history_so_far(tmp_path)) < 900:
+        time.sleep(0.2)
     helpers = descendants(process.pid)
     assert helpers
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=30)
     assert gone_within(helpers, 30)
-    history = contents(files_once(tmp_path)[0])["history"]
-    assert [row["step"] for row in history] == list(range(len(history)))
-    assert len(history) > 1000
+    assert [row["step"] for row in history_so_far(tmp_path)] == list(range(900))
+    assert contents(files_once(tmp_path)[0])["exit_code"] == 1
+
+
+def test_kill_9_while_wandb_starts_loses_only_what_was_still_queued(tmp_path):
+    process = trainer(tmp_path, 900, settings(finish_timeout_s=20.0), then="wait")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "READY\n"
+    helpers = descendants(process.pid)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=30)
+    assert gone_within(helpers, 45)
+    steps = [row["step"] for row in history_so_far(tmp_path)]
+    assert steps == list(range(len(steps)))
+    assert len(steps) > 10
 
 
 def test_a_dead_worker_is_counted_and_never_raised(tmp_path):
