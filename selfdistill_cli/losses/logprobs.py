@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 LOGITS_PER_CHUNK = 2**26
 """Logits that exist at one time: 256 MiB in float32."""
@@ -36,9 +37,9 @@ def token_statistics(
     `hidden_BTH` is the model's raw last hidden state; this function aligns it. Results are 0 at
     inactive positions, whose hidden states are never read. The product with the unembedding runs
     in the dtype of its inputs, as it does during sampling; what follows is in float32 at least.
-    `chunk_size` counts tokens (default: as many as give `LOGITS_PER_CHUNK`); with more than one
-    chunk, logits are computed again in the backward pass and never kept. Logits of -inf (padding of
-    the vocabulary) have probability 0. No active token gives zeros that are connected to the graph.
+    `chunk_size` counts tokens (default: as many as give `LOGITS_PER_CHUNK` logits). Logits are
+    computed again in the backward pass and never kept. Logits of -inf (padding of the vocabulary)
+    have probability 0. Without an active token the zeros are still connected to the graph.
     """
     num_rows, length = token_ids_BT.shape
     source_BT = align_to_tokens(
@@ -46,45 +47,111 @@ def token_statistics(
     )
     chosen_BT = active_BT.bool().clone()
     chosen_BT[:, :1] = False  # the first token of a row has no prediction
-    hidden_NH = hidden_BTH.flatten(0, 1)[source_BT[chosen_BT]]
-    ids_N = token_ids_BT[chosen_BT]
     size = chunk_size or max(1, LOGITS_PER_CHUNK // unembedding_VH.shape[0])
-    chunks = list(zip(hidden_NH.split(size), ids_N.split(size), strict=True))
-    recompute = len(chunks) > 1 and torch.is_grad_enabled()
-    results: list[tuple[torch.Tensor, torch.Tensor | None]] = []
-    for hidden, ids in chunks:
-        inputs = (hidden, unembedding_VH, bias_V, ids, temperature, need_entropy)
-        if recompute:
-            results.append(checkpoint(_chunk_statistics, *inputs, use_reentrant=False))
-        else:
-            results.append(_chunk_statistics(*inputs))
-    logprobs_BT = _spread([logprobs for logprobs, _ in results], chosen_BT)
-    entropies = [entropy for _, entropy in results if entropy is not None]
-    return logprobs_BT, _spread(entropies, chosen_BT) if need_entropy else None
+    outputs: tuple[torch.Tensor, torch.Tensor] = _RowStatistics.apply(
+        hidden_BTH.flatten(0, 1)[source_BT[chosen_BT]],
+        unembedding_VH,
+        bias_V,
+        token_ids_BT[chosen_BT],
+        temperature,
+        need_entropy,
+        size,
+    )
+    logprobs_N, entropy_N = outputs
+    logprobs_BT = _spread(logprobs_N, chosen_BT)
+    return logprobs_BT, _spread(entropy_N, chosen_BT) if need_entropy else None
 
 
-def _chunk_statistics(
+class _RowStatistics(torch.autograd.Function):
+    """Log-probability of one id per row [N], and the row's entropy [N] ([0] if not needed).
+
+    Written by hand because autograd adds the chunks' gradients of the unembedding in its own
+    dtype, where bfloat16 loses small ones; here they are added in float32. It also takes less
+    memory and time than recomputation by `torch.utils.checkpoint`.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_NH: torch.Tensor,
+        unembedding_VH: torch.Tensor,
+        bias_V: torch.Tensor | None,
+        ids_N: torch.Tensor,
+        temperature: float,
+        need_entropy: bool,
+        size: int,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        logprobs: list[torch.Tensor] = []
+        entropies: list[torch.Tensor] = []
+        for hidden, ids in zip(hidden_NH.split(size), ids_N.split(size), strict=True):
+            log_p = _log_softmax(hidden, unembedding_VH, bias_V, temperature)
+            logprobs.append(log_p.gather(-1, ids[:, None]).squeeze(-1))
+            if need_entropy:
+                entropies.append(-(log_p.exp() * _finite(log_p)).sum(-1))
+        logprobs_N = torch.cat(logprobs)
+        entropy_N = torch.cat(entropies) if need_entropy else logprobs_N.new_zeros(0)
+        ctx.save_for_backward(hidden_NH, unembedding_VH, bias_V, ids_N, entropy_N)
+        ctx.temperature, ctx.need_entropy, ctx.size = temperature, need_entropy, size
+        return logprobs_N, entropy_N
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        hidden_NH, unembedding_VH, bias_V, ids_N, entropy_N = ctx.saved_tensors
+        _, wants_unembedding, wants_bias = ctx.needs_input_grad[:3]
+        wide = torch.promote_types(unembedding_VH.dtype, torch.float32)
+        grad_hidden_NH = torch.empty_like(hidden_NH)
+        grad_VH = torch.zeros_like(unembedding_VH, dtype=wide) if wants_unembedding else None
+        grad_V = torch.zeros_like(bias_V, dtype=wide) if wants_bias else None
+        for start in range(0, len(ids_N), ctx.size):
+            rows = slice(start, start + ctx.size)
+            hidden = hidden_NH[rows]
+            log_p = _log_softmax(hidden, unembedding_VH, bias_V, ctx.temperature)
+            grad_entropy = (entropy_N[rows], grads[1][rows]) if ctx.need_entropy else None
+            grad = _logits_gradient(log_p, ids_N[rows], grads[0][rows], grad_entropy)
+            grad = grad.div_(ctx.temperature)
+            narrow = grad.to(unembedding_VH.dtype)
+            grad_hidden_NH[rows] = narrow @ unembedding_VH
+            if grad_VH is not None:
+                grad_VH += narrow.T @ hidden
+            if grad_V is not None:
+                grad_V += grad.sum(0)
+        grad_VH = None if grad_VH is None else grad_VH.to(unembedding_VH.dtype)
+        grad_V = None if grad_V is None else grad_V.to(bias_V.dtype)
+        return grad_hidden_NH, grad_VH, grad_V, None, None, None, None
+
+
+def _log_softmax(
     hidden_NH: torch.Tensor,
     unembedding_VH: torch.Tensor,
     bias_V: torch.Tensor | None,
-    ids_N: torch.Tensor,
     temperature: float,
-    need_entropy: bool,
-) -> tuple[torch.Tensor, torch.Tensor | None]:
+) -> torch.Tensor:
     logits_NV = functional.linear(hidden_NH, unembedding_VH, bias_V)
-    if logits_NV.dtype in (torch.bfloat16, torch.float16):
-        logits_NV = logits_NV.float()
-    log_p_NV = torch.log_softmax(logits_NV / temperature, dim=-1)
-    logprobs_N = log_p_NV.gather(-1, ids_N[:, None]).squeeze(-1)
-    if not need_entropy:
-        return logprobs_N, None
-    # 0 * log 0 = 0: the factor is made finite first, or the gradient would be nan.
-    finite_NV = log_p_NV.masked_fill(log_p_NV == -torch.inf, 0.0)
-    return logprobs_N, -(log_p_NV.exp() * finite_NV).sum(-1)
+    logits_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
+    return torch.log_softmax(logits_NV.div_(temperature), dim=-1)
 
 
-def _spread(parts: list[torch.Tensor], chosen_BT: torch.Tensor) -> torch.Tensor:
-    """Put [N] values, given in parts, at the chosen positions of [B,T]; 0 elsewhere."""
-    values_N = torch.cat(parts)
+def _logits_gradient(
+    log_p_NV: torch.Tensor,
+    ids_N: torch.Tensor,
+    grad_logprobs_N: torch.Tensor,
+    entropy: tuple[torch.Tensor, torch.Tensor] | None,
+) -> torch.Tensor:
+    """d/dz: log p_id gives onehot - p; the entropy H gives -p (log p + H)."""
+    factor: torch.Tensor = grad_logprobs_N[:, None]
+    if entropy is not None:
+        entropy_N, grad_entropy_N = entropy
+        factor = factor + grad_entropy_N[:, None] * (_finite(log_p_NV) + entropy_N[:, None])
+    grad_NV = -(log_p_NV.exp() * factor)
+    return grad_NV.scatter_add_(-1, ids_N[:, None], grad_logprobs_N[:, None])
+
+
+def _finite(log_p_NV: torch.Tensor) -> torch.Tensor:
+    """0 * log 0 = 0: the second factor is made finite before it is multiplied."""
+    return log_p_NV.masked_fill(log_p_NV == -torch.inf, 0.0)
+
+
+def _spread(values_N: torch.Tensor, chosen_BT: torch.Tensor) -> torch.Tensor:
+    """Put values at the chosen positions of [B,T]; 0 elsewhere."""
     out_BT = torch.zeros(chosen_BT.shape, dtype=values_N.dtype, device=values_N.device)
     return out_BT.masked_scatter(chosen_BT, values_N)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from selfdistill_cli.losses import divergence
 from selfdistill_cli.losses.advantages import generalized_advantage, group_advantage
@@ -136,18 +137,51 @@ def test_half_precision_inputs_give_float32_statistics() -> None:
     torch.testing.assert_close(logprobs.double(), exact, atol=0.05, rtol=0.02)
 
 
+class _LargestTensor(TorchDispatchMode):
+    """Records the size of the largest tensor that any operation makes."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for x in out if isinstance(out, (list, tuple)) else [out]:
+            if isinstance(x, torch.Tensor):
+                self.numel = max(self.numel, x.numel())
+        return out
+
+
 def test_logits_exist_for_one_chunk_at_a_time() -> None:
     hidden, weight, bias, ids, _ = _problem(0, 4, 50)
     active = torch.ones(4, 50, dtype=torch.bool)
-    kept: list[int] = []
+    inputs = [x.requires_grad_() for x in (hidden, weight, bias)]
+    with _LargestTensor() as largest:
+        outputs = token_statistics(*inputs, ids, active, need_entropy=True, chunk_size=10)
+        _gradients(outputs, inputs)
+    assert largest.numel == hidden.numel() < 4 * 49 * VOCABULARY
 
-    def note(x: torch.Tensor) -> torch.Tensor:
-        kept.append(x.numel())
-        return x
 
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-        token_statistics(hidden.requires_grad_(), weight, bias, ids, active, chunk_size=10)
-    assert max(kept) <= hidden.numel() < 4 * 49 * VOCABULARY
+def test_gradient_of_a_bfloat16_unembedding_is_added_in_float32() -> None:
+    """2048 equal contributions of one token each: a bfloat16 sum stops growing at 256."""
+    hidden = torch.ones(1, 2049, 1, dtype=torch.bfloat16)
+    weight = torch.zeros(2, 1, dtype=torch.bfloat16, requires_grad=True)
+    ids, active = torch.zeros(1, 2049, dtype=torch.long), torch.ones(1, 2049, dtype=torch.bool)
+    logprobs, _ = token_statistics(hidden, weight, None, ids, active, chunk_size=1)
+    (gradient,) = torch.autograd.grad(logprobs.sum(), weight)
+    assert gradient.tolist() == [[1024.0], [-1024.0]]
+
+
+def test_a_frozen_unembedding_passes_the_gradient_on() -> None:
+    hidden, weight, bias, ids, active = _problem(5, 2, 6)
+    hidden.requires_grad_()
+    actual = token_statistics(hidden, weight, bias, ids, active, need_entropy=True, chunk_size=2)
+    expected = _naive(hidden, weight, bias, ids, active, 1.0)
+    torch.testing.assert_close(_gradients(actual, [hidden]), _gradients(expected, [hidden]))
+    for i in (0, 1):  # one output alone
+        again = token_statistics(hidden, weight, bias, ids, active, need_entropy=True)
+        naive = _naive(hidden, weight, bias, ids, active, 1.0)
+        torch.testing.assert_close(
+            _gradients([again[i]], [hidden]), _gradients([naive[i]], [hidden])
+        )
 
 
 def test_alignment_moves_outputs_to_the_tokens_that_they_predict() -> None:
