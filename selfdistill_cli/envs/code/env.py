@@ -11,9 +11,13 @@ from selfdistill_cli.core.protocols import StepResult
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.types import Message, Score, Task, Trajectory
 from selfdistill_cli.envs.code import grading
-from selfdistill_cli.envs.code.data import SPLITS, read_tasks
+from selfdistill_cli.envs.code.data import SPLITS as DATA_SPLITS
+from selfdistill_cli.envs.code.data import read_tasks
 from selfdistill_cli.envs.settings import CodeEnvSettings
 from selfdistill_cli.sandbox.sandbox import Sandbox
+
+DEMONSTRATIONS = "demonstrations"
+SPLITS = (*DATA_SPLITS, DEMONSTRATIONS)
 
 
 class CodeEpisode:
@@ -60,10 +64,16 @@ class CodeEnv:
         return self._sandbox.level
 
     def tasks(self, split: str) -> Sequence[Task]:
-        """Return the tasks of `train`, `validation` or `test`; raises ConfigError, DataError."""
+        """Return the tasks of `train`, `validation`, `test`, or `demonstrations`.
+
+        The last one is the part of train that supervised learning may see: tasks with a reference
+        answer. Raises ConfigError, DataError.
+        """
         if split not in SPLITS:
-            hint = did_you_mean(split, SPLITS)
-            raise ConfigError(f"env=code has no split '{split}'; expected one of {SPLITS}{hint}")
+            raise ConfigError(
+                f"env=code has no split '{split}'; expected one of {', '.join(SPLITS)}"
+                + did_you_mean(split, SPLITS)
+            )
         if not self._tasks:
             self._tasks = self._load()
         if not self._tasks[split]:
@@ -84,6 +94,8 @@ class CodeEnv:
                 self._settings.validation_fraction,
                 self._settings.test_fraction,
             )
+            answered = [task for task in found["train"] if task.answer is not None]
+            found = {**found, DEMONSTRATIONS: tuple(answered)}
         return {split: tuple(map(self._instructed, tasks)) for split, tasks in found.items()}
 
     def _instructed(self, task: Task) -> Task:
