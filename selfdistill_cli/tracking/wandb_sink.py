@@ -80,7 +80,8 @@ class WandbSink:
             self._queue.put(_line({"finish": status}), timeout=self.settings.finish_timeout_s)
             self._queue.put(None, timeout=max(0.0, end - time.monotonic()))
         try:
-            self._process.wait(max(0.0, end - time.monotonic()))
+            if self._process.wait(max(0.0, end - time.monotonic())) != 0:
+                self._note_worker_end()
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(5)
@@ -109,7 +110,11 @@ class WandbSink:
 
     def _launch(self) -> subprocess.Popen[str]:
         self.folder.mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, "WANDB_ERROR_REPORTING": "false", "CUDA_VISIBLE_DEVICES": ""}
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+        environment |= {
+            "WANDB_ERROR_REPORTING": "false",
+            "WANDB_CACHE_DIR": str(self.folder / "cache"),
+        }
         environment.pop("WANDB_SERVICE", None)
         with (self.folder / "worker.log").open("ab") as log:
             return subprocess.Popen(
@@ -180,8 +185,11 @@ class WandbSink:
             self._answered.set()
         if self._state != "closed":
             self._state = "ended"
-            self._note_error(f"the worker ended; see {self.folder / 'worker.log'}")
+            self._note_worker_end()
         self._answered.set()
+
+    def _note_worker_end(self) -> None:
+        self._note_error(f"ended early, lines are missing there; see {self.folder / 'worker.log'}")
 
     def _note_error(self, text: str) -> None:
         with self._lock:

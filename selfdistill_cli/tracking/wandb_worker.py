@@ -96,6 +96,7 @@ def _start(first: dict[str, Any], report: Report) -> Any:
     except Exception as error:  # whatever a network does; the run must be recorded somewhere
         if first["mode"] == "offline":
             raise
+        wandb.teardown()  # forgets the half-made run, whose id is still in use
         run = _init(wandb, first, "offline")
         report("error", f"{_one_line(error)}; this attempt is recorded offline")
     run.define_metric("step")

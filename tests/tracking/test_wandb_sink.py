@@ -198,8 +198,19 @@ def test_a_server_that_never_answers_costs_its_time_limits_and_no_more(tmp_path)
     assert exit_s < 3.0 + 4.0, "leaving Python must not wait for wandb either"
     assert err.count("W&B:") == 1
     assert "Traceback" not in err
-    assert "a" * 40 not in "".join(p.read_text() for p in tmp_path.glob("wandb/*.log"))
     assert gone_within(helpers, 20)
+
+
+def test_without_an_answer_the_attempt_is_recorded_offline_and_says_so(tmp_path):
+    chosen = settings(mode="online", init_timeout_s=1.0)
+    with silent_server() as address:
+        key = {"WANDB_BASE_URL": address, "WANDB_API_KEY": "a" * 40}
+        out, err = trainer(tmp_path, 5, chosen, **key).communicate(timeout=90)
+    assert json.loads(out.splitlines()[-1])["dropped"] == 0
+    assert "recorded offline" in err
+    assert [row["step"] for row in history_so_far(tmp_path)] == list(range(5))
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or b"a" * 40 not in path.read_bytes(), path
 
 
 def test_kill_9_of_the_trainer_leaves_readable_files_and_no_process(tmp_path):
