@@ -132,6 +132,7 @@ class Worker:
 
     def __init__(self, launch: Launch) -> None:
         """Start it without waiting for it; `ready` waits."""
+        self._config = launch.config
         self._limit = launch.config["output_bytes"] + 4096
         self._scratch = (
             tempfile.TemporaryDirectory(prefix="selfdistill-") if launch.scratch else None
@@ -152,7 +153,6 @@ class Worker:
         self._count = 0
         self._running = False
         self.dirty = False
-        self._tell(launch.config)
 
     @property
     def alive(self) -> bool:
@@ -183,6 +183,7 @@ class Worker:
     def ready(self) -> Dialogue[None]:
         """Wait until programs can be confined; raises SandboxError with what was printed."""
         try:
+            self._tell(self._config)
             yield from self._hear(time.monotonic() + START_LIMIT_S)
         except WorkerLost as error:
             self._process.kill()

@@ -99,10 +99,13 @@ def address_space_in_use() -> int:
 
 
 def limit(base_bytes: int, cpu_s: int, limits: Mapping[str, int], forbid_processes: bool) -> None:
-    """Set the limits of one program, soft and hard, so that they cannot be raised again."""
+    """Set the limits of one program, soft and hard, so that they cannot be raised again.
+
+    Only the CPU limit has a second of grace: at the soft limit comes SIGXCPU, which says why the
+    program died; one that ignores it is killed at the hard limit.
+    """
     pairs = [
         (resource.RLIMIT_AS, base_bytes + limits["memory_bytes"]),
-        (resource.RLIMIT_CPU, cpu_s),
         (resource.RLIMIT_FSIZE, limits["file_bytes"]),
         (resource.RLIMIT_NOFILE, 64),
         (resource.RLIMIT_CORE, 0),
@@ -111,5 +114,6 @@ def limit(base_bytes: int, cpu_s: int, limits: Mapping[str, int], forbid_process
     ]
     if forbid_processes:
         pairs.append((resource.RLIMIT_NPROC, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     for which, value in pairs:
         resource.setrlimit(which, (value, value))

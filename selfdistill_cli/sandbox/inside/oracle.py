@@ -24,12 +24,20 @@ def serve(channel: int, limit_bytes: int) -> None:
         return
     while True:
         call = wire.receive(channel)
-        answer = reply(function, call["args"])
-        frame = {"id": call["id"], **answer}
-        if len(wire.pack(frame)) > limit_bytes:
-            text = f"the value is larger than {limit_bytes // 1024} KiB"
-            frame = {"id": call["id"], "status": "bad_value", "message": text}
-        wire.send(channel, frame)
+        wire.send(
+            channel, bounded({"id": call["id"], **reply(function, call["args"])}, limit_bytes)
+        )
+
+
+def bounded(frame: dict[str, Any], limit_bytes: int) -> dict[str, Any]:
+    """Return the frame, or one that says that its value is too large."""
+    try:
+        if len(wire.pack(frame)) <= limit_bytes:
+            return frame
+    except MemoryError:
+        pass
+    text = f"the value is larger than {limit_bytes // 1024} KiB"
+    return {"id": frame["id"], "status": "bad_value", "message": text}
 
 
 def load(source: str, entry_point: str) -> tuple[str, str, Callable[..., Any] | None]:
