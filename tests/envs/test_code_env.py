@@ -1,0 +1,315 @@
+"""The code environment: user data, grading, hints."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from selfdistill_cli.core.errors import ConfigError, DataError
+from selfdistill_cli.core.types import Score, Stop, Task, Trajectory
+from selfdistill_cli.envs.code import family
+from selfdistill_cli.envs.code.data import SPLITS, read_tasks
+from selfdistill_cli.envs.code.env import CodeEnv
+from selfdistill_cli.envs.code.grading import equal, extract_program
+from selfdistill_cli.envs.settings import CodeEnvSettings
+from selfdistill_cli.sandbox.settings import SandboxSettings
+
+FIXTURE = str(Path(__file__).parent / "human_eval_style.jsonl")
+SANDBOX = SandboxSettings(
+    level="auto", workers=2, time_limit_s=1.0, memory_mb=128, max_file_mb=1, max_output_kb=64
+)
+DEFAULTS: dict[str, Any] = {
+    "data": None,
+    "instructions": None,
+    "validation_fraction": 0.0,
+    "test_fraction": 0.0,
+    "sandbox": SANDBOX,
+}
+
+
+def make_env(**changes: Any) -> CodeEnv:
+    return CodeEnvSettings(**{**DEFAULTS, **changes}).build()
+
+
+@pytest.fixture(scope="module")
+def built_in() -> Iterator[CodeEnv]:
+    env = make_env()
+    yield env
+    env.close()
+
+
+@pytest.fixture(scope="module")
+def users() -> Iterator[CodeEnv]:
+    env = make_env(data=FIXTURE)
+    yield env
+    env.close()
+
+
+def task_of(env: CodeEnv, task_id: str) -> Task:
+    tasks = [*env.tasks("train"), *env.tasks("test")]
+    return next(task for task in tasks if task.id == task_id)
+
+
+def attempt(env: CodeEnv, task: Task, *programs: str) -> tuple[list[Trajectory], list[Score]]:
+    outcomes = env.grade([task] * len(programs), programs)
+    trajectories = [
+        Trajectory(
+            task=task, sibling=i, turns=(), stop=Stop.DONE, outcome=outcome, policy_version=0
+        )
+        for i, outcome in enumerate(outcomes)
+    ]
+    scores = [
+        Score(total=0.0, success=float(o["passed"] == o["total"]), parts={}) for o in outcomes
+    ]
+    return trajectories, scores
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        ("def f(): pass", "def f(): pass"),
+        ("Sure:\n```python\na = 1\n```\nor\n```py\nb = 2\n```\nDone.", "b = 2\n"),
+        ("```python\na = 1\n```\nprints\n```\n1\n```", "a = 1\n"),
+        ("```\na = 1\n```", "a = 1\n"),
+        ("```python\ndef f():\n    return 1", "def f():\n    return 1"),
+        ("    return x", "    return x"),
+    ],
+)
+def test_extract_program(text: str, program: str) -> None:
+    assert extract_program(text) == program
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "verdict"),
+    [
+        (0.1 + 0.2, 0.3, True),
+        (3, 3.0, True),
+        (math.nan, math.nan, True),
+        (math.inf, 1e308, False),
+        (10**400, 1.0, False),
+        ((1, [2]), [1, (2,)], True),
+        ([1, 2], [1, 2, 3], False),
+        ({"a": (1,)}, {"a": [1]}, True),
+        ({"a": 1}, {"b": 1}, False),
+        ("1", 1, False),
+        ("1.0", 1.0, False),
+        (None, 0, False),
+        ({1, 2}, {2, 1}, True),
+    ],
+)
+def test_equal(actual: Any, expected: Any, verdict: bool) -> None:
+    assert equal(actual, expected) is verdict
+
+
+def test_reference_answers_pass(users: CodeEnv) -> None:
+    tasks = [task for task in users.tasks("train") if task.answer]
+    outcomes = users.grade(tasks, [task.answer for task in tasks])
+    assert len(tasks) == 4
+    assert [(o["passed"], o["compiled"]) for o in outcomes] == [(1, True)] * 3 + [(3, True)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "    return n % 2 == 0",
+        "def is_even(n):\n    return n % 2 == 0",
+        "Here it is.\n```python\nfrom math import pi\ndef is_even(n):\n    return not n % 2\n```",
+    ],
+)
+def test_an_answer_may_continue_or_repeat_the_prompt(users: CodeEnv, answer: str) -> None:
+    outcome = users.grade([task_of(users, "Mini/1")], [answer])[0]
+    assert outcome["passed"] == outcome["total"] == 1
+
+
+def test_a_repeated_function_still_finds_imports_and_helpers(users: CodeEnv) -> None:
+    answer = "def root(line: List[float]) -> float:\n    return -line[0] / poly([line[1]], 0)"
+    outcome = users.grade([task_of(users, "Mini/0")], [answer])[0]
+    assert outcome["passed"] == 1, outcome
+
+
+def test_outcomes_name_what_went_wrong(users: CodeEnv) -> None:
+    own = task_of(users, "own/4")
+    answers = ["def double(x):\n    return x + 2", "def double(x) return", "def g(x): return x"]
+    outcomes = users.grade([own] * 3, answers)
+    assert [(o["passed"], o["total"], o["compiled"]) for o in outcomes] == [
+        (1, 3, True),
+        (0, 3, False),
+        (0, 3, True),
+    ]
+    tests = outcomes[0]["tests"]
+    assert [test["status"] for test in tests] == ["passed", "raised", "failed"]
+    assert tests[2]["message"] == "double(0.1) returned 2.1, expected 0.2"
+    assert outcomes[1]["error"].startswith("SyntaxError")
+    assert json.loads(json.dumps(outcomes)) == outcomes
+
+
+def test_episode_and_batch_agree(users: CodeEnv) -> None:
+    task = task_of(users, "Mini/2")
+    answers = ["    return a / b", task.answer]
+    episodes = [users.episode(task, seed) for seed in range(2)]
+    many = users.step_many(episodes, answers)
+    assert many == [users.episode(task, 0).step(answer) for answer in answers]
+    assert [result.outcome["passed"] for result in many if result.outcome] == [0, 1]
+    assert all(result.done for result in many)
+
+
+def test_built_in_tasks(built_in: CodeEnv) -> None:
+    tasks = [built_in.tasks(split)[i] for split in SPLITS for i in range(5)]
+    outcomes = built_in.grade(tasks, [task.answer for task in tasks])
+    assert all(outcome["passed"] == outcome["total"] > 0 for outcome in outcomes)
+    wrong = built_in.grade(tasks, [family.wrong_program(task, 0) for task in tasks])
+    assert all(outcome["passed"] < outcome["total"] for outcome in wrong)
+
+
+def test_hints_before_any_attempt(built_in: CodeEnv) -> None:
+    task = built_in.tasks("train")[0]
+    hints = {kind: built_in.hint(kind, task, (), (), None, 7) for kind in built_in.hints}
+    assert all(hint is not None and hint.kind == kind for kind, hint in hints.items())
+    texts = {kind: hint.text for kind, hint in hints.items() if hint}
+    wrong = family.wrong_program(task, 7)
+    assert texts["answer"] == texts["sibling"] == task.answer
+    assert texts["own_wrong_answer"] == wrong
+    assert texts["feedback"].startswith(f"{wrong}\nf(")
+    assert ", expected " in texts["feedback"]
+    again = built_in.hint("feedback", task, (), (), None, 7)
+    assert again is not None
+    assert again.text == texts["feedback"]
+
+
+def test_hints_after_attempts(users: CodeEnv) -> None:
+    task = task_of(users, "own/4")
+    right, wrong = "def double(x): return x * 2", "def double(x): return x"
+    group = attempt(users, task, right, wrong, "def double(x): return 2 * x")
+    failed = users.hint("own_wrong_answer", task, *group, 1, 0)
+    assert failed is not None
+    assert failed.text == wrong
+    feedback = users.hint("feedback", task, *group, 1, 0)
+    assert feedback is not None
+    assert feedback.text == f"{wrong}\ndouble(2) returned 2, expected 4"
+    for kind in ("own_wrong_answer", "feedback"):
+        assert users.hint(kind, task, *group, 0, 0) is None  # it did not fail
+    seen = {users.hint("sibling", task, *group, 0, seed) for seed in range(5)}
+    assert {hint.text for hint in seen if hint} == {"def double(x): return 2 * x"}
+    chosen = {users.hint("sibling", task, *group, 1, seed) for seed in range(20)}
+    assert len(chosen) == 2
+    assert users.hint("answer", task, *group, 1, 0) is None  # the line has none
+
+
+def test_no_sibling_hint_without_a_success(users: CodeEnv) -> None:
+    task = task_of(users, "Mini/1")
+    group = attempt(users, task, "    return 1", "    return n")
+    assert users.hint("sibling", task, *group, 0, 0) is None
+
+
+def test_users_tasks_have_no_made_wrong_programs(users: CodeEnv) -> None:
+    task = task_of(users, "Mini/1")
+    for kind in ("own_wrong_answer", "feedback"):
+        assert users.hint(kind, task, (), (), None, 0) is None
+    answer = users.hint("answer", task, (), (), None, 0)
+    assert answer is not None
+    assert answer.text.endswith("return n % 2 == 0")
+
+
+def test_prompts(users: CodeEnv) -> None:
+    assert task_of(users, "3").messages[0]["content"].endswith("Name the function shared.")
+    assert task_of(users, "3").meta["entry_point"] == "shared"
+    assert task_of(users, "Mini/1").messages[0]["content"].startswith("def is_even(n):")
+    env = make_env(data=FIXTURE, instructions="Answer with code only.")
+    messages = env.tasks("train")[0].messages
+    assert [message["role"] for message in messages] == ["system", "user"]
+
+
+def test_splits_do_not_depend_on_the_other_lines(tmp_path: Path) -> None:
+    lines = [
+        {"task_id": f"t{i}", "prompt": "f", "entry_point": "f", "test_list": ["assert f()"]}
+        for i in range(400)
+    ]
+    whole, half = tmp_path / "whole.jsonl", tmp_path / "half.jsonl.gz"
+    whole.write_text("\n".join(map(json.dumps, lines)))
+    with gzip.open(half, "wt") as file:
+        file.write("\n\n".join(map(json.dumps, reversed(lines[::2]))))
+    one, other = (read_tasks(str(path), 0.25, 0.25) for path in (whole, half))
+    assert 60 < len(one["validation"]) < 140
+    assert 60 < len(one["test"]) < 140
+    for split in SPLITS:
+        ids = {task.id for task in other[split]}
+        assert ids == {task.id for task in one[split]} & {f"t{i}" for i in range(0, 400, 2)}
+
+
+GOOD: dict[str, Any] = {
+    "task_id": "a",
+    "prompt": "Write f.",
+    "entry_point": "f",
+    "test_list": ["assert f(1) == 2"],
+}
+
+
+def without(name: str, **changes: Any) -> Callable[[], str]:
+    record = {key: value for key, value in GOOD.items() if key != name}
+    return lambda: json.dumps({**record, **changes})
+
+
+BROKEN = {
+    "not JSON": (lambda: "{'task_id': 1}", "not JSON"),
+    "not an object": (lambda: "[1]", "found a JSON list"),
+    "no id": (without("task_id", taskid="a"), r"\"task_id\".*did you mean 'taskid'"),
+    "id of a wrong type": (without("task_id", task_id=[1]), '"task_id": found'),
+    "no prompt": (without("prompt", promt="x"), r"\"prompt\".*did you mean 'promt'"),
+    "prompt of a wrong type": (without("prompt", prompt=3), '"prompt": found int'),
+    "no tests": (without("test_list", test_lst=[]), r"\"test\": found none.*'test_lst'"),
+    "two kinds of tests": (without("", test="x"), "found test and test_list"),
+    "no entry point": (without("entry_point", test_list=None, calls=[]), '"entry_point"'),
+    "entry point not a name": (without("", entry_point="f x"), '"entry_point": found'),
+    "test with a syntax error": (without("", test_list=["assert f("]), '"test_list": found'),
+    "empty tests": (without("", test_list=[]), '"test_list": found an empty list'),
+    "tests of a wrong type": (without("", test_list="assert f()"), "a list of strings"),
+    "asserts without a call": (
+        without("entry_point", test_list=["assert set() == x"]),
+        "no call of a function",
+    ),
+    "answer with a syntax error": (without("", code="def f("), '"code": found'),
+    "calls without expected": (
+        without("test_list", calls=[{"args": [1]}]),
+        r'"calls\[0\]": found',
+    ),
+    "unknown split": (without("", task_id="b", split="valid"), r"\"split\".*did you mean 'validation'"),
+    "id of another line": (without(""), "also on line 1"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_line_is_named(tmp_path: Path, name: str) -> None:
+    line, message = BROKEN[name]
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(f"{json.dumps(GOOD)}\n{line()}\n")
+    with pytest.raises(DataError, match=message) as caught:
+        read_tasks(str(path), 0.1, 0.1)
+    assert str(caught.value).startswith(f"{path}, line 2")
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    empty, noise = tmp_path / "empty.jsonl", tmp_path / "noise.jsonl.gz"
+    empty.write_text("\n")
+    noise.write_bytes(b"\x1f\x8bnot gzip")
+    for path, message in (
+        (empty, "found no task"),
+        (noise, "cannot be read"),
+        (tmp_path / "none.jsonl", "no such file"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read_tasks(str(path), 0.1, 0.1)
+
+
+def test_splits_are_checked(users: CodeEnv) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'validation'"):
+        users.tasks("valid")
+    with pytest.raises(DataError, match="no task falls into split 'validation'"):
+        users.tasks("validation")
+    with pytest.raises(ConfigError, match="at most 1"):
+        make_env(validation_fraction=0.7, test_fraction=0.7)
