@@ -44,10 +44,9 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Bootstrap interval of `success` over tasks."""
-        rows = [sum(row) / len(row) for row in self.successes]
-        _, low, high = success_interval(rows, seed=0, reps=REPETITIONS, level=LEVEL)
-        return low, high
+        """Wilson interval of `success` over tasks."""
+        found = success_interval(self.successes, level=LEVEL)
+        return found.low, found.high
 
     @property
     def panel(self) -> str:
@@ -140,7 +139,7 @@ def evaluation_path(directory: Path, step: int) -> Path:
 def improvement(before: Evaluation, after: Evaluation) -> dict[str, Any]:
     """Paired difference of two evaluations of one panel: point and interval."""
     assert before.task_ids == after.task_ids, "evaluations of one panel"
-    point, low, high = paired_difference(
+    found = paired_difference(
         before.successes, after.successes, seed=0, reps=REPETITIONS, level=LEVEL
     )
-    return {"difference": point, "low": low, "high": high}
+    return {"difference": found.point, "low": found.low, "high": found.high}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from selfdistill_cli.batching.collate import collate
-from selfdistill_cli.batching.samples import with_prompt
+from selfdistill_cli.batching.collate import collate, micro_batches
+from selfdistill_cli.batching.samples import in_place_of, with_prompt
 from selfdistill_cli.core.settings import ViewSettings
 from selfdistill_cli.core.types import Batch, Group, PolicyOutput, Sample, ViewScores
 
@@ -47,16 +47,12 @@ def score_samples(
     run: Run, samples: Sequence[Sample], needs: frozenset[str], scorer: Scorer
 ) -> list[PolicyOutput]:
     """Score samples without gradients in micro-batches; one output [1,T] per sample, in order."""
-    size = run.settings.batch.micro_batch_rows
-    order = sorted(range(len(samples)), key=lambda i: len(samples[i].token_ids))
     outputs: dict[int, PolicyOutput] = {}
-    for start in range(0, len(order), size):
-        rows = order[start : start + size]
-        batch = collate([samples[i] for i in rows], device=run.engine.device)
-        scored = scorer(batch, needs)
-        for row, index in enumerate(rows):
-            outputs[index] = _row(scored, row, len(samples[index].token_ids))
-    return [outputs[i] for i in range(len(samples))]
+    for rows in micro_batches([[sample] for sample in samples], run.settings.batch):
+        scored = scorer(collate(rows, device=run.engine.device), needs)
+        for row, sample in enumerate(rows):
+            outputs[id(sample)] = _row(scored, row, len(sample.token_ids))
+    return [outputs[id(sample)] for sample in samples]
 
 
 def _row(output: PolicyOutput, row: int, length: int) -> PolicyOutput:
@@ -106,16 +102,10 @@ def _with_view(run: Run, groups: Sequence[Group], name: str, view: ViewSettings)
     """Score the sampled tokens under other weights and another prompt."""
     prompted = [_prompted(run, group, view) for group in groups]
     scorer = run.engine.score if view.weights == "policy" else run.frozen[name].score
-    outputs = iter(
-        score_samples(run, [s for rows in prompted for s in rows], frozenset(), scorer)
-    )
+    outputs = iter(score_samples(run, [s for rows in prompted for s in rows], frozenset(), scorer))
 
     def fill(sample: Sample, seen: Sample) -> Sample:
-        shift = len(seen.token_ids) - len(sample.token_ids)
-        logprobs = next(outputs).logprobs[0].numpy()
-        aligned = np.zeros(len(sample.token_ids), dtype=np.float32)
-        first = sample.num_prompt_tokens
-        aligned[first:] = logprobs[first + shift :]
+        aligned = in_place_of(sample, seen, next(outputs).logprobs[0].numpy())
         return replace(sample, views={**sample.views, name: ViewScores(logprobs=aligned)})
 
     return [

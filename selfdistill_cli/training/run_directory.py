@@ -132,9 +132,7 @@ class RunDirectory:
         write_json(self.path / "run.json", {**self.identity(), **values})
 
 
-def differences(
-    before: Any, after: Any, prefix: str = ""
-) -> list[tuple[str, Any, Any]]:
+def differences(before: Any, after: Any, prefix: str = "") -> list[tuple[str, Any, Any]]:
     """Leaves of two nested mappings that differ, as (dotted key, before, after)."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         keys = [*before, *(key for key in after if key not in before)]

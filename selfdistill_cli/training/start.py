@@ -15,6 +15,7 @@ from selfdistill_cli.core.protocols import Env, Sink
 from selfdistill_cli.core.settings import ViewSettings
 from selfdistill_cli.methods.method import Method
 from selfdistill_cli.policies.causal import CausalPolicy
+from selfdistill_cli.policies.huggingface import load_policy
 from selfdistill_cli.tracking.metrics_file import MetricsFile
 from selfdistill_cli.training.checkpoints import Checkpoints
 from selfdistill_cli.training.evaluation import Evaluation, evaluation_path, improvement
@@ -80,13 +81,11 @@ def assemble(
     method = Method(settings.method, view_of(settings.teacher))  # pyright: ignore
     policy = build_policy(settings, method)
     frozen = {
-        name: FrozenPolicy(_frozen_weights(settings, policy, view))
+        name: FrozenPolicy(_frozen_weights(policy, view))
         for name, view in method.views.items()
         if view.weights == "frozen"
     }
-    engine = settings.zero.build(
-        policy, settings.optim, settings.run.max_steps, settings.seed, settings.rollout
-    )
+    engine = settings.zero.build(policy, settings.optim, settings.run.max_steps, settings.seed)
     workshop = build_workshop(settings, env, policy, method)
     return Run(
         settings=settings,
@@ -99,7 +98,7 @@ def assemble(
         checkpoints=Checkpoints(directory.path / "checkpoints", settings.checkpoint),
         guards=settings.guards.build(display.message),
         metrics_file=MetricsFile(directory.path / "metrics.jsonl"),
-        sinks=_sinks(settings, directory),
+        sinks=_sinks(settings, directory, display),
         display=display,
         interrupts=interrupts,
     )
@@ -112,19 +111,20 @@ def view_of(teacher: Any) -> ViewSettings | None:
 
 def build_policy(settings: TrainSettings, method: Method) -> CausalPolicy:
     """The student with its initial weights, and a critic if a term needs one."""
-    policy: CausalPolicy = settings.policy.build(settings.seed)
+    policy: CausalPolicy = settings.policy.build()
+    policy.temperature = settings.rollout.temperature  # pyright: ignore
     initial_weights(policy, getattr(settings.policy, "init_from", None), settings.run.root)
     if method.needs_critic and policy.value_head is None:
         policy.add_value_head()
     return policy
 
 
-def _frozen_weights(
-    settings: TrainSettings, policy: CausalPolicy, view: ViewSettings
-) -> CausalPolicy:
+def _frozen_weights(policy: CausalPolicy, view: ViewSettings) -> CausalPolicy:
     if view.path is None:
         return policy
-    return settings.policy.build(settings.seed).load_backbone(Path(view.path))
+    frozen = load_policy(Path(view.path))
+    frozen.temperature = policy.temperature
+    return frozen
 
 
 def build_workshop(
@@ -144,13 +144,15 @@ def build_workshop(
     )
 
 
-def _sinks(settings: TrainSettings, directory: RunDirectory) -> list[Sink]:
+def _sinks(settings: TrainSettings, directory: RunDirectory, display: Any) -> list[Sink]:
     if not settings.tracker.implementation:
         return []
     identity = directory.identity()
     directory.update_identity(**identity)
     name = directory.path.name
-    sink = settings.tracker.build(directory.path, name, identity["wandb_id"], directory.config())
+    sink = settings.tracker.build(
+        directory.path, name, identity["wandb_id"], directory.config(), display.message
+    )
     return [sink]
 
 
@@ -171,9 +173,7 @@ def _introduction(run: Run, directory: RunDirectory) -> dict[str, Any]:
 def summarize_run(run: Run) -> dict[str, Any]:
     """Start and end on the fixed panel, with intervals; where things lie."""
     summary: dict[str, Any] = {"directory": str(run.directory), "name": run.directory.name}
-    first, last = (
-        _evaluation(run.directory, step) for step in (0, run.settings.run.max_steps)
-    )
+    first, last = (_evaluation(run.directory, step) for step in (0, run.settings.run.max_steps))
     for name, evaluation in (("start", first), ("end", last)):
         if evaluation is not None:
             low, high = evaluation.interval

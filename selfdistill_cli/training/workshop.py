@@ -131,4 +131,3 @@ class TrainingWorkshop:
 def rejected(group: Group) -> int:
     """Trajectories of a group that were left out: environment error or no total score."""
     return sum(score.total is None for score in group.scores)
-
