@@ -51,9 +51,13 @@ class RunDirectory:
             )
         self._make()
         self._acquire()
-        if started:
-            self._compare(container, resume)
-        self._record(container)
+        try:
+            if started:
+                self._compare(container, resume)
+            self._record(container)
+        except BaseException:
+            self.close()
+            raise
 
     def _make(self) -> None:
         try:
