@@ -1,0 +1,122 @@
+"""`selfdistill eval RUN`: a checkpoint of a run on a panel of tasks, with an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from selfdistill_cli.core.errors import UserError, did_you_mean
+from selfdistill_cli.core.hints import HintKind
+
+HELP = """\
+usage: selfdistill eval RUN [KEY=VALUE ...] [--config-dir DIR]
+
+RUN is a run directory, or the name of a run under `root`.
+
+{keys}
+
+examples:
+  selfdistill eval RUN
+  selfdistill eval RUN split=test checkpoint=latest
+  selfdistill eval RUN checkpoint=start              the policy before training
+  selfdistill eval RUN 'hints=[answer]'              the teacher's view: prompts with hints
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalArguments:
+    """What may be typed after RUN."""
+
+    split: str | None = None
+    """Tasks of the environment: train, validation or test (default: the run's eval.panel)."""
+    checkpoint: str | int = "best"
+    """best, latest, a step, or start (default: best)."""
+    hints: list[HintKind] = field(default_factory=list)
+    """Privileged text in the prompt, for example [answer] (default: none)."""
+    samples: int | None = None
+    """Attempts per task (default: the run's eval.samples_per_task)."""
+    num_tasks: int | None = None
+    """Tasks of the panel (default: the run's eval.num_tasks)."""
+    root: str = "runs"
+    """Folder of all runs (default: runs)."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command line of `selfdistill eval`; return its exit code."""
+    if not argv or "-h" in argv or "--help" in argv:
+        from selfdistill_cli.config.wording import field_documents
+
+        documents = field_documents(EvalArguments)
+        keys = "\n".join(f"  {name:<10}  {text}" for name, text in documents.items())
+        print(HELP.format(keys=keys), end="")
+        return 0 if argv else UserError.exit_code
+    run, arguments, config_dir = parse(argv)
+
+    from selfdistill_cli.config import catalog
+    from selfdistill_cli.config.compose import load_resolved
+    from selfdistill_cli.training.initial import find_run
+
+    directory = find_run(run, arguments.root)
+    catalog.extend_import_path(config_dir)
+    settings = load_resolved(directory / "config.yaml")
+
+    from selfdistill_cli.training.evaluate_run import evaluate_run
+
+    evaluation, path = evaluate_run(
+        settings,
+        directory,
+        split=arguments.split,
+        checkpoint=str(arguments.checkpoint),
+        hints=list(arguments.hints),
+        samples=arguments.samples,
+        num_tasks=arguments.num_tasks,
+    )
+    print("\n".join(report(directory.name, arguments, evaluation, str(path))))
+    return 0
+
+
+def parse(argv: Sequence[str]) -> tuple[str, EvalArguments, str | None]:
+    """Return RUN, the checked arguments and --config-dir; raises UserError."""
+    import yaml
+
+    from selfdistill_cli.config.checked import build
+
+    known = [argument.name for argument in fields(EvalArguments)]
+    runs: list[str] = []
+    typed: dict[str, Any] = {}
+    config_dir: str | None = None
+    words = iter(argv)
+    for word in words:
+        key, equals, value = word.partition("=")
+        if key == "--config-dir":
+            config_dir = value if equals else next(words, None)
+        elif word.startswith("-"):
+            raise UserError(
+                f"there is no flag {key}{did_you_mean(key, ['--config-dir', '--help'])}"
+            )
+        elif not equals:
+            runs.append(word)
+        elif key not in known:
+            near = did_you_mean(key, known)
+            raise UserError(f"eval has no argument '{key}'{near} (known: {', '.join(known)})")
+        else:
+            typed[key] = yaml.safe_load(value)
+    if len(runs) != 1:
+        found = ", ".join(runs) or "none"
+        raise UserError(f"expected one RUN, got {found}; see selfdistill eval --help")
+    return runs[0], build(typed, EvalArguments), config_dir
+
+
+def report(name: str, arguments: EvalArguments, evaluation: Any, path: str) -> list[str]:
+    """Lines for a person."""
+    low, high = evaluation.interval
+    return [
+        f"run          {name}",
+        f"checkpoint   {arguments.checkpoint} (step {evaluation.step})",
+        f"panel        {len(evaluation.task_ids)} tasks, fingerprint {evaluation.panel}",
+        f"hints        {', '.join(arguments.hints) or 'none'}",
+        f"success      {evaluation.success:.3f} [{low:.3f}, {high:.3f}]",
+        f"mean reward  {evaluation.mean_reward:.3f}",
+        f"attempts     {path}",
+    ]

@@ -1,0 +1,224 @@
+"""Rules across parts: combinations that are legal key by key and still make no sense.
+
+Each rule is a small function from the settings to messages. Settings classes are asked for what
+they declare (`group_relative`, `plays`, `needs_critic`, `view`), never for their names, so rules
+hold for the parts of users too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from selfdistill_cli.core.errors import ConfigError, did_you_mean
+from selfdistill_cli.core.settings import Settings, ViewSettings
+from selfdistill_cli.training.settings import TrainSettings
+
+Rule = Callable[[TrainSettings], Iterator[str]]
+
+AT_LEAST: Mapping[str, float] = {
+    "run.max_steps": 1,
+    "run.num_threads": 1,
+    "run.trajectories_every": 0,
+    "run.trajectories_limit": 0,
+    "method.group_size": 1,
+    "batch.tasks_per_step": 1,
+    "batch.epochs": 1,
+    "batch.mini_batches": 1,
+    "batch.micro_batch_rows": 1,
+    "batch.micro_batch_tokens": 1,
+    "rollout.max_new_tokens": 1,
+    "rollout.max_turns": 1,
+    "rollout.temperature": 0,
+    "rollout.max_batch_rows": 1,
+    "optim.lr": 0,
+    "optim.warmup_steps": 0,
+    "checkpoint.every": 1,
+    "checkpoint.keep": 1,
+    "eval.every": 0,
+    "eval.num_tasks": 1,
+    "eval.samples_per_task": 1,
+    "eval.temperature": 0,
+}
+"""Smallest legal values; a key that the chosen option does not have is passed over."""
+
+
+def check(settings: TrainSettings) -> None:
+    """Raise ConfigError with every violated rule."""
+    found = violations(settings)
+    if found:
+        raise ConfigError("\n".join(found))
+
+
+def violations(settings: TrainSettings) -> list[str]:
+    """Return the messages of all violated rules."""
+    return [message for rule in RULES for message in rule(settings)]
+
+
+def smallest_values(settings: TrainSettings) -> Iterator[str]:
+    """Counts and rates have a smallest value."""
+    for key, smallest in AT_LEAST.items():
+        group, _, name = key.partition(".")
+        value = getattr(getattr(settings, group), name, None)
+        if isinstance(value, int | float) and value < smallest:
+            yield f"{key}: got {value}, expected at least {smallest}"
+
+
+def run_name(settings: TrainSettings) -> Iterator[str]:
+    """A run's name is one folder under run.root."""
+    name = settings.run.name
+    if name is not None and (not re.fullmatch(r"[\w.+=,@-]+", name) or name.startswith(".")):
+        yield (
+            f"run.name: got '{name}', expected letters, digits and any of -_.+=,@ , not starting "
+            "with a dot: it is the name of one folder under run.root"
+        )
+
+
+def group_of_one(settings: TrainSettings) -> Iterator[str]:
+    """An advantage relative to the siblings needs siblings."""
+    method: Any = settings.method
+    if not _plays(settings) or method.group_size > 1:
+        return
+    if getattr(method.advantage, "group_relative", False):
+        yield (
+            "method.group_size: got 1, but method.advantage compares each episode with its "
+            "siblings, so every advantage would be 0; use method.group_size=2 or more, or "
+            "method/advantage=gae method/terms=actor_critic"
+        )
+    elif method.drop_flat_groups:
+        yield (
+            "method.drop_flat_groups: got true with method.group_size=1: a group of one is always "
+            "flat, so nothing would be learned; use method.drop_flat_groups=false"
+        )
+
+
+def greedy_groups(settings: TrainSettings) -> Iterator[str]:
+    """Greedy siblings are all equal."""
+    method: Any = settings.method
+    relative = getattr(method.advantage, "group_relative", False)
+    if _plays(settings) and relative and getattr(settings.rollout, "temperature", 1.0) == 0:
+        yield (
+            "rollout.temperature: got 0, but greedy siblings are all the same, so every advantage "
+            "would be 0; use rollout.temperature=1.0"
+        )
+
+
+def critic(settings: TrainSettings) -> Iterator[str]:
+    """Whoever reads the critic's values needs a term that trains it."""
+    method: Any = settings.method
+    if any(getattr(term, "needs_critic", False) for term in method.terms.values()):
+        return
+    remedy = "needs the critic, which the term `value` trains; add method/terms=actor_critic"
+    if getattr(method.advantage, "needs_critic", False):
+        yield f"method.advantage: {type(method.advantage).__name__} {remedy}"
+    if getattr(method.credit, "v_orig", None) == "critic":
+        yield f"method.credit.v_orig: 'critic' {remedy}, or use method.credit.v_orig=group_mean"
+
+
+def advantage_and_source(settings: TrainSettings) -> Iterator[str]:
+    """Demonstrations carry no reward, so nothing can be compared or reinforced."""
+    method: Any = settings.method
+    if _plays(settings):
+        return
+    if getattr(method.advantage, "group_relative", False) or getattr(
+        method.advantage, "needs_critic", False
+    ):
+        yield (
+            "method.source: demonstrations have no reward for method.advantage to compare; use "
+            "method/source=play, or method/advantage=none with method/terms=cross_entropy"
+        )
+
+
+def something_to_learn(settings: TrainSettings) -> Iterator[str]:
+    """At least one term has a coefficient other than 0."""
+    method: Any = settings.method
+    if not any(_is_active(term) for term in method.terms.values()):
+        known = ", ".join(f"method.terms.{name}.coefficient" for name in method.terms)
+        yield (
+            "method.terms: every coefficient is 0, so there is nothing to minimise; set one of "
+            f"{known or 'them: method/terms=policy'}"
+        )
+
+
+def views_exist(settings: TrainSettings) -> Iterator[str]:
+    """A term that reads a view needs a view of that name."""
+    method: Any = settings.method
+    teacher = isinstance(settings.teacher, ViewSettings)
+    known = [*method.views, *(["teacher"] if teacher else [])]
+    for name, term in method.terms.items():
+        view = getattr(term, "view", None)
+        if view is None or view in known or not _is_active(term):
+            continue
+        key = f"method.terms.{name}.view"
+        if view == "teacher":
+            yield f"{key}: got 'teacher', but teacher=none; choose teacher=hinted or teacher=frozen"
+        else:
+            near = did_you_mean(view, known)
+            yield f"{key}: got '{view}', expected one of {', '.join(known) or 'no views'}{near}"
+
+
+def hints_exist(settings: TrainSettings) -> Iterator[str]:
+    """A hint that the environment cannot give would leave the prompt unchanged in silence."""
+    method: Any = settings.method
+    asked: dict[str, Sequence[str]] = {
+        "teacher.hints": getattr(settings.teacher, "hints", []),
+        "method.source.hints": getattr(method.source, "hints", []),
+        "eval.hints": settings.eval.hints,
+        **{f"method.views.{name}.hints": view.hints for name, view in method.views.items()},
+    }
+    given = _hints_of(settings.env) if any(asked.values()) else None
+    if given is None:
+        return
+    for key, hints in asked.items():
+        for hint in hints:
+            if hint not in given:
+                yield (
+                    f"{key}: the environment cannot give the hint '{hint}'; it gives: "
+                    f"{', '.join(sorted(given)) or 'none'}"
+                )
+
+
+def _hints_of(env: Settings) -> frozenset[str] | None:
+    """The hints that the environment's class declares; None if only its objects know."""
+    module, _, name = env.implementation.partition(":")
+    hints = getattr(getattr(importlib.import_module(module), name), "hints", None)
+    return frozenset(hints) if isinstance(hints, set | frozenset) else None
+
+
+def room_for_a_turn(settings: TrainSettings) -> Iterator[str]:
+    """One turn must fit into the context."""
+    rollout: Any = settings.rollout
+    longest = getattr(rollout, "max_context_tokens", None)
+    if longest is not None and rollout.max_new_tokens >= longest:
+        yield (
+            f"rollout.max_new_tokens: got {rollout.max_new_tokens}, which leaves no room for a "
+            f"prompt in rollout.max_context_tokens={longest}; use a smaller number"
+        )
+
+
+def _plays(settings: TrainSettings) -> bool:
+    return bool(getattr(getattr(settings.method, "source", None), "plays", True))
+
+
+def _is_active(term: Any) -> bool:
+    coefficient = getattr(term, "coefficient", 1.0)
+    values = [getattr(coefficient, name, None) for name in ("start", "end")]
+    if all(value is None for value in values):
+        return coefficient != 0
+    return any(value != 0 for value in values)
+
+
+RULES: tuple[Rule, ...] = (
+    smallest_values,
+    run_name,
+    group_of_one,
+    greedy_groups,
+    critic,
+    advantage_and_source,
+    something_to_learn,
+    views_exist,
+    hints_exist,
+    room_for_a_turn,
+)

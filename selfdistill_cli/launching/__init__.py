@@ -1,0 +1,1 @@
+"""Floor 6: what starts the processes of a run."""
