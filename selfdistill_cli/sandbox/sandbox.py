@@ -93,7 +93,7 @@ class Sandbox:
                 self._seats.extend(self._try(level))
                 self._level = levels.DESCRIPTIONS[level]
                 return
-            except SandboxError as error:
+            except (SandboxError, OSError) as error:
                 problems.append(f"{level}: {error} ({levels.REMEDY[level]})")
         raise SandboxError("programs cannot be isolated on this machine: " + "; ".join(problems))
 

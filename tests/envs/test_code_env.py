@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from selfdistill_cli.core.errors import ConfigError, DataError
 from selfdistill_cli.core.types import Score, Stop, Task, Trajectory
 from selfdistill_cli.envs.code import family
-from selfdistill_cli.envs.code.data import SPLITS, read_tasks
+from selfdistill_cli.envs.code.data import SPLITS
 from selfdistill_cli.envs.code.env import CodeEnv
 from selfdistill_cli.envs.code.grading import equal, extract_program
 from selfdistill_cli.envs.settings import CodeEnvSettings
@@ -223,87 +222,6 @@ def test_prompts(users: CodeEnv) -> None:
     env = make_env(data=FIXTURE, instructions="Answer with code only.")
     messages = env.tasks("train")[0].messages
     assert [message["role"] for message in messages] == ["system", "user"]
-
-
-def test_splits_do_not_depend_on_the_other_lines(tmp_path: Path) -> None:
-    lines = [
-        {"task_id": f"t{i}", "prompt": "f", "entry_point": "f", "test_list": ["assert f()"]}
-        for i in range(400)
-    ]
-    whole, half = tmp_path / "whole.jsonl", tmp_path / "half.jsonl.gz"
-    whole.write_text("\n".join(map(json.dumps, lines)))
-    with gzip.open(half, "wt") as file:
-        file.write("\n\n".join(map(json.dumps, reversed(lines[::2]))))
-    one, other = (read_tasks(str(path), 0.25, 0.25) for path in (whole, half))
-    assert 60 < len(one["validation"]) < 140
-    assert 60 < len(one["test"]) < 140
-    for split in SPLITS:
-        ids = {task.id for task in other[split]}
-        assert ids == {task.id for task in one[split]} & {f"t{i}" for i in range(0, 400, 2)}
-
-
-GOOD: dict[str, Any] = {
-    "task_id": "a",
-    "prompt": "Write f.",
-    "entry_point": "f",
-    "test_list": ["assert f(1) == 2"],
-}
-
-
-def without(name: str, **changes: Any) -> Callable[[], str]:
-    record = {key: value for key, value in GOOD.items() if key != name}
-    return lambda: json.dumps({**record, **changes})
-
-
-BROKEN = {
-    "not JSON": (lambda: "{'task_id': 1}", "not JSON"),
-    "not an object": (lambda: "[1]", "found a JSON list"),
-    "no id": (without("task_id", taskid="a"), r"\"task_id\".*did you mean 'taskid'"),
-    "id of a wrong type": (without("task_id", task_id=[1]), '"task_id": found'),
-    "no prompt": (without("prompt", promt="x"), r"\"prompt\".*did you mean 'promt'"),
-    "prompt of a wrong type": (without("prompt", prompt=3), '"prompt": found int'),
-    "no tests": (without("test_list", test_lst=[]), r"\"test\": found none.*'test_lst'"),
-    "two kinds of tests": (without("", test="x"), "found test and test_list"),
-    "no entry point": (without("entry_point", test_list=None, calls=[]), '"entry_point"'),
-    "entry point not a name": (without("", entry_point="f x"), '"entry_point": found'),
-    "test with a syntax error": (without("", test_list=["assert f("]), '"test_list": found'),
-    "empty tests": (without("", test_list=[]), '"test_list": found an empty list'),
-    "tests of a wrong type": (without("", test_list="assert f()"), "a list of strings"),
-    "asserts without a call": (
-        without("entry_point", test_list=["assert set() == x"]),
-        "no call of a function",
-    ),
-    "answer with a syntax error": (without("", code="def f("), '"code": found'),
-    "calls without expected": (
-        without("test_list", calls=[{"args": [1]}]),
-        r'"calls\[0\]": found',
-    ),
-    "unknown split": (without("", task_id="b", split="valid"), r"\"split\".*did you mean 'validation'"),
-    "id of another line": (without(""), "also on line 1"),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_line_is_named(tmp_path: Path, name: str) -> None:
-    line, message = BROKEN[name]
-    path = tmp_path / "tasks.jsonl"
-    path.write_text(f"{json.dumps(GOOD)}\n{line()}\n")
-    with pytest.raises(DataError, match=message) as caught:
-        read_tasks(str(path), 0.1, 0.1)
-    assert str(caught.value).startswith(f"{path}, line 2")
-
-
-def test_a_broken_file_is_named(tmp_path: Path) -> None:
-    empty, noise = tmp_path / "empty.jsonl", tmp_path / "noise.jsonl.gz"
-    empty.write_text("\n")
-    noise.write_bytes(b"\x1f\x8bnot gzip")
-    for path, message in (
-        (empty, "found no task"),
-        (noise, "cannot be read"),
-        (tmp_path / "none.jsonl", "no such file"),
-    ):
-        with pytest.raises(DataError, match=message):
-            read_tasks(str(path), 0.1, 0.1)
 
 
 def test_splits_are_checked(users: CodeEnv) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from attacking import RIGHT, processes, run
 
 from selfdistill_cli.core.errors import SandboxError
+from selfdistill_cli.sandbox.jobs import ProgramJob
 from selfdistill_cli.sandbox.sandbox import Sandbox
 from selfdistill_cli.sandbox.settings import SandboxSettings
 
@@ -45,3 +48,18 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
         pytest.skip(str(error))
     yield box
     box.close()
+
+
+@pytest.fixture
+def survival(sandbox: Sandbox) -> Iterator[None]:
+    """After every attack: the next program runs, and no process is left over."""
+    job = ProgramJob(program=RIGHT, entry_point="f", setup="", tests=("assert f(1) == 2",))
+    assert sandbox.run_programs([job])[0].results[0].status == "passed"
+    before = processes()
+    yield
+    report = run(sandbox, RIGHT)
+    assert [result.value for result in report.results] == [2, 3]
+    deadline = time.monotonic() + 5
+    while len(processes()) > len(before) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(processes()) <= len(before)

@@ -186,10 +186,11 @@ def test_auto_falls_back_to_landlock(
         make_sandbox(level="bubblewrap").start()
 
 
+@pytest.mark.parametrize("interpreter", ["/bin/false", "/no/such/python"])
 def test_it_never_falls_back_to_no_isolation(
-    make_sandbox: Make, monkeypatch: pytest.MonkeyPatch
+    make_sandbox: Make, monkeypatch: pytest.MonkeyPatch, interpreter: str
 ) -> None:
-    monkeypatch.setattr(levels, "python", lambda: "/bin/false")
+    monkeypatch.setattr(levels, "python", lambda: interpreter)
     box = make_sandbox(level="auto")
     with pytest.raises(SandboxError, match=r"env\.sandbox\.level=process"):
         box.run_calls([job("def f(x): return x", 1)])
