@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-ROW = re.compile(r"^\|\s*`([^`]+)`\s*\|\s*\S", re.MULTILINE)
+ROW = re.compile(r"^\| *`([^`]+)` *\| *[^|\s]", re.MULTILINE)
 
 
 def undocumented(keys: Iterable[str], text: str) -> list[str]:

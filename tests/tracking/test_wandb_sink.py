@@ -191,11 +191,11 @@ def test_a_server_that_never_answers_costs_its_time_limits_and_no_more(tmp_path)
         exit_s = time.monotonic() - start
     times = json.loads(out)
     assert process.returncode == 0, err
-    assert times["built"] < 2.0 + 1.5
+    assert times["built"] < 2.0 + 3.0
     assert times["dropped"] > 0, "the queue must have been full for this to show anything"
     assert times["worst_log"] < 0.05 + 0.5
-    assert times["finished"] - times["logged"] < 3.0 + 2.0
-    assert exit_s < 3.0 + 4.0, "leaving Python must not wait for wandb either"
+    assert times["finished"] - times["logged"] < 3.0 + 5.0
+    assert exit_s < 3.0 + 8.0, "leaving Python must not wait for wandb either"
     assert err.count("W&B:") == 1
     assert "Traceback" not in err
     assert gone_within(helpers, 20)
