@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from torch import nn
 from selfdistill_cli.core.errors import CheckpointError, ConfigError
 from selfdistill_cli.core.types import Batch, PolicyOutput
 from selfdistill_cli.losses.logprobs import align_to_tokens, token_statistics
-from selfdistill_cli.policies.cache import is_plain, new_cache
 from selfdistill_cli.policies.chat import TemplateChat
+from selfdistill_cli.policies.stepping import Stepper
 
 VALUE_HEAD_FILE = "value_head.safetensors"
 
@@ -34,9 +33,6 @@ class CausalPolicy(nn.Module):
         self.value_head: nn.Linear | None = None
         self.temperature = 1.0
         self._reject_scaled_logits()
-        names = inspect.signature(self.decoder.forward).parameters
-        self._cache_keyword = "cache" if "cache" in names else "past_key_values"
-        self._plain = is_plain(self.config)
 
     @property
     def language_model(self) -> Any:
@@ -99,37 +95,9 @@ class CausalPolicy(nn.Module):
         )
         return out.last_hidden_state
 
-    def new_cache(self, capacity: int) -> Any:
-        """Return an empty key-value cache with room for `capacity` positions."""
-        return new_cache(self.config, capacity)
-
-    def extend(
-        self,
-        token_ids_BT: torch.Tensor,
-        attention_mask_BK: torch.Tensor,
-        position_ids_BT: torch.Tensor,
-        cache: Any,
-    ) -> torch.Tensor:
-        """Read T more tokens of rows padded on the left; return their last hidden states [B,T,H].
-
-        `attention_mask_BK` covers the K positions of the cache after this call.
-        """
-        mask: torch.Tensor = attention_mask_BK
-        simple = self._plain and self.config._attn_implementation == "sdpa"
-        if simple and token_ids_BT.shape[1] == 1:
-            # An additive mask made here spares the model's own mask code at every token.
-            dtype = self.unembedding()[0].dtype
-            allowed = attention_mask_BK.bool()[:, None, None, :]
-            mask = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
-            mask.masked_fill_(~allowed, torch.finfo(dtype).min)
-        out = self.decoder(
-            input_ids=token_ids_BT,
-            attention_mask=mask,
-            position_ids=position_ids_BT,
-            use_cache=True,
-            **{self._cache_keyword: cache},
-        )
-        return out.last_hidden_state
+    def stepper(self, prompts: Sequence[Sequence[int]], num_new: int) -> Stepper:
+        """Read prompts and return what extends them, one id per row, up to `num_new` ids."""
+        return Stepper(self, prompts, num_new)
 
     def unembedding(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return the matrix [V,H] and the bias [V] that turn hidden states into logits."""

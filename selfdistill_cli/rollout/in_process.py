@@ -11,17 +11,27 @@ import numpy as np
 import torch
 
 from selfdistill_cli.core.errors import ConfigError
-from selfdistill_cli.core.protocols import Chat, GenerationRequest
+from selfdistill_cli.core.protocols import GenerationRequest
 from selfdistill_cli.core.seeds import stream
 from selfdistill_cli.core.types import Finish, Generation
 from selfdistill_cli.rollout.sampling import choose
 from selfdistill_cli.rollout.settings import InProcessSettings
 
 
-class CachedPolicy(Protocol):
+class Steps(Protocol):
+    """Sequences being extended, one id per row at a time."""
+
+    hidden: torch.Tensor
+    """[B,H] the state from which each row's next id is sampled."""
+
+    def step(self, token_ids_B: torch.Tensor) -> None: ...
+    def keep(self, rows: torch.Tensor) -> None: ...
+
+
+class SteppedPolicy(Protocol):
     """What this rollout needs of a policy."""
 
-    chat: Chat
+    chat: Any
 
     @property
     def device(self) -> torch.device: ...
@@ -29,14 +39,7 @@ class CachedPolicy(Protocol):
     def context_length(self) -> int | None: ...
     def modules(self) -> Iterator[torch.nn.Module]: ...
     def eval(self) -> Any: ...
-    def new_cache(self, capacity: int) -> Any: ...
-    def extend(
-        self,
-        token_ids_BT: torch.Tensor,
-        attention_mask_BK: torch.Tensor,
-        position_ids_BT: torch.Tensor,
-        cache: Any,
-    ) -> torch.Tensor: ...
+    def stepper(self, prompts: Sequence[Sequence[int]], num_new: int) -> Steps: ...
     def unembedding(self) -> tuple[torch.Tensor, torch.Tensor | None]: ...
 
 
@@ -48,7 +51,7 @@ class InProcessRollout:
     the rounding of batched matrix products) nor on any state that a checkpoint would have to hold.
     """
 
-    def __init__(self, settings: InProcessSettings, policy: CachedPolicy):
+    def __init__(self, settings: InProcessSettings, policy: SteppedPolicy):
         self.settings = settings
         self.policy = policy
         self.version = 0
@@ -100,7 +103,7 @@ class InProcessRollout:
 
 
 @contextmanager
-def evaluating(policy: CachedPolicy) -> Iterator[None]:
+def evaluating(policy: SteppedPolicy) -> Iterator[None]:
     """Evaluation mode inside the block; afterwards every sub-module has its own mode again."""
     modes = [(module, module.training) for module in policy.modules()]
     policy.eval()
@@ -131,7 +134,7 @@ class Decoding:
     def __init__(
         self,
         *,
-        policy: CachedPolicy,
+        policy: SteppedPolicy,
         requests: Sequence[GenerationRequest],
         max_new_tokens: int,
         temperature: float,
@@ -146,21 +149,26 @@ class Decoding:
         self.lengths = torch.zeros(len(requests), dtype=torch.long)
         self.stopped = torch.zeros(len(requests), dtype=torch.bool)
         self.steps: list[_Step] = []
+        self.rows = torch.arange(len(requests))
+        self.uniforms = torch.from_numpy(self._draw()).to(policy.device)
 
     def run(self, compact_fraction: float) -> None:
         """Read the prompts, then sample until every row has stopped or is full."""
-        self._read_prompts()
+        prompts = [request.prompt_ids for request in self.requests]
+        stepper = self.policy.stepper(prompts, self.max_new_tokens)
         for position in range(self.max_new_tokens):
-            ids = self._sample(position)
+            ids = self._sample(stepper.hidden, position)
             running = ~self.stopped[self.rows]
             num_running = int(running.sum())
             if num_running == 0 or position + 1 == self.max_new_tokens:
                 return
             if num_running < len(running) and 1 - num_running / len(running) >= compact_fraction:
                 keep = running.nonzero().squeeze(1)
-                ids = ids[keep.to(ids.device)]
-                self._keep(keep)
-            self._extend(ids, position)
+                self.rows = self.rows[keep]
+                keep = keep.to(ids.device)
+                ids, self.uniforms = ids[keep], self.uniforms[keep]
+                stepper.keep(keep)
+            stepper.step(ids)
 
     def generations(self) -> list[Generation]:
         """What was sampled, row by row."""
@@ -192,42 +200,14 @@ class Decoding:
             )
         return out
 
-    def _read_prompts(self) -> None:
-        """Read each distinct prompt once, padded on the left, and repeat its cache per row."""
-        device = self.policy.device
-        prompts = [tuple(request.prompt_ids) for request in self.requests]
-        distinct = list(dict.fromkeys(prompts))
-        width = max(map(len, distinct))
-        ids = torch.full((len(distinct), width), self.policy.chat.pad_id)
-        self.mask = torch.ones(len(prompts), width + self.max_new_tokens, dtype=torch.bool)
-        mask = torch.zeros(len(distinct), width, dtype=torch.bool)
-        for row, prompt in enumerate(distinct):
-            ids[row, width - len(prompt) :] = torch.tensor(prompt)
-            mask[row, width - len(prompt) :] = True
-        positions = (mask.long().cumsum(1) - 1).clamp(min=0)
-        self.cache = self.policy.new_cache(width + self.max_new_tokens)
-        hidden = self.policy.extend(
-            ids.to(device), mask.to(device), positions.to(device), self.cache
-        )
-        place = {prompt: row for row, prompt in enumerate(distinct)}
-        sources = torch.tensor([place[prompt] for prompt in prompts])
-        self.mask[:, :width] = mask[sources]
-        self.mask = self.mask.to(device)
-        self.width = width
-        self.next_positions = (positions[sources, -1] + 1).to(device)
-        self.rows = torch.arange(len(prompts))
-        self.uniforms = torch.from_numpy(self._draw()).to(device)
-        self.cache.batch_select_indices(sources.to(device))
-        self.hidden = hidden[:, -1][sources.to(device)]
-
     def _draw(self) -> np.ndarray:
         """[N, max_new_tokens] uniform numbers, each row from its own stream."""
         return np.stack([stream(r.seed).random(self.max_new_tokens) for r in self.requests])
 
-    def _sample(self, position: int) -> torch.Tensor:
+    def _sample(self, hidden: torch.Tensor, position: int) -> torch.Tensor:
         """Choose one id for every row in the batch and record it; return the ids [B]."""
         weight, bias = self.policy.unembedding()
-        logits = torch.nn.functional.linear(self.hidden, weight, bias).float()
+        logits = torch.nn.functional.linear(hidden, weight, bias).float()
         ids, logprobs = choose(logits, self.uniforms[:, position], self.temperature)
         running = self.rows[~self.stopped[self.rows]]
         self.lengths[running] += 1
@@ -237,28 +217,10 @@ class Decoding:
                 rows=self.rows,
                 ids=ids,
                 logprobs=logprobs,
-                hidden=self.hidden if self.with_hidden else None,
+                hidden=hidden if self.with_hidden else None,
             )
         )
         return ids
-
-    def _keep(self, keep: torch.Tensor) -> None:
-        """Drop all rows of the batch but `keep`."""
-        on_device = keep.to(self.mask.device)
-        self.cache.batch_select_indices(on_device)
-        self.rows = self.rows[keep]
-        self.mask = self.mask[on_device]
-        self.next_positions = self.next_positions[on_device]
-        self.uniforms = self.uniforms[on_device]
-
-    def _extend(self, ids: torch.Tensor, position: int) -> None:
-        """Read the ids that were just sampled."""
-        self.hidden = self.policy.extend(
-            ids[:, None],
-            self.mask[:, : self.width + position + 1],
-            (self.next_positions + position)[:, None],
-            self.cache,
-        )[:, -1]
 
 
 def _prompt_key(request: GenerationRequest) -> tuple[int, tuple[int, ...]]:

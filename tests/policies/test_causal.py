@@ -13,6 +13,7 @@ from selfdistill_cli.batching.samples import demonstration_sample
 from selfdistill_cli.core.errors import CheckpointError, ConfigError
 from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.policies.chat import TemplateChat
+from selfdistill_cli.policies.fast_llama import applies_to
 from selfdistill_cli.policies.huggingface import shipped_tiny
 from selfdistill_cli.policies.settings import HuggingFaceSettings, LoraSettings, TinySettings
 
@@ -199,16 +200,45 @@ def test_folders_of_other_models(folder):
     (folder / "config.json").write_text(
         json.dumps({**config, "architectures": ["BertForMaskedLM"]})
     )
-    with pytest.raises(ConfigError, match="BertForMaskedLM.*ForCausalLM"):
+    with pytest.raises(ConfigError, match=r"BertForMaskedLM.*ForCausalLM"):
         hf_settings(folder).build()
 
 
 def test_scaled_logits_are_refused():
     model = small_model("llama")
     model.config.logits_scaling = 8.0
-    with pytest.raises(ConfigError, match="logits_scaling=8.0"):
+    with pytest.raises(ConfigError, match=r"logits_scaling=8\.0"):
         CausalPolicy(model, TemplateChat(small_tokenizer()))
 
 
 def test_shipped_folder_lies_in_the_package():
     assert shipped_tiny().parts[-4:] == ("selfdistill_cli", "policies", "weights", "tiny")
+
+
+def test_the_fast_step_is_used_only_where_it_computes_the_same_function(folder):
+    assert applies_to(small_model("llama"))
+    assert not applies_to(small_model("llama").bfloat16())
+    assert not any(applies_to(small_model(family)) for family in FAMILIES if family != "llama")
+    assert not applies_to(hf_settings(folder, lora=LORA).build().backbone)
+    scaled = small_model("llama")
+    scaled.config.rope_parameters["rope_type"] = "linear"
+    assert not applies_to(scaled)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_steps_equal_reading_everything_at_once(family):
+    policy = small_policy(family)
+    for module in policy.modules():  # norms that are not the identity
+        if "Norm" in type(module).__name__:
+            torch.nn.init.normal_(module.weight)
+    prompts = [[9, 10, 11], [9, 10, 11], [20]]
+    stepper = policy.stepper(prompts, 4)
+    rows = [list(prompt) for prompt in prompts]
+    for ids, keep in [([30, 31, 32], [0, 1, 2]), ([40, 41], [2, 0]), ([50, 51], [0, 1])]:
+        stepper.keep(torch.tensor(keep))
+        rows = [rows[i] + [token] for i, token in zip(keep, ids, strict=True)]
+        stepper.step(torch.tensor(ids))
+        for row, ids_so_far in enumerate(rows):
+            whole = policy.hidden_states(torch.tensor([ids_so_far]), None)[0, -1]
+            torch.testing.assert_close(stepper.hidden[row], whole, atol=1e-5, rtol=1e-5)
