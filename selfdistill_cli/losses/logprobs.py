@@ -67,7 +67,8 @@ class _RowStatistics(torch.autograd.Function):
 
     Written by hand because autograd adds the chunks' gradients of the unembedding in its own
     dtype, where bfloat16 loses small ones; here they are added in float32. It also takes less
-    memory and time than recomputation by `torch.utils.checkpoint`.
+    memory than recomputation by `torch.utils.checkpoint` (96 to 173 MB at 4096 tokens, 16000
+    entries, 256 tokens per chunk, with entropy).
     """
 
     @staticmethod

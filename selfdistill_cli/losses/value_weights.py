@@ -55,24 +55,27 @@ def value_targets(
     mask_BT = mask_BT.bool()
     everywhere_BT = rewards_B[:, None].expand(mask_BT.shape)
     if targets == "return_to_go":
-        # Without values and with lam = 1 the advantage is the discounted return-to-go; a reward
-        # on the last token R is a bootstrap value R / gamma, but gamma may be 0, so place it.
-        given_BT = (
-            torch.zeros_like(everywhere_BT)
-            if token_rewards_BT is None
-            else token_rewards_BT.to(rewards_B)
-        )
-        is_last_BT = mask_BT & (mask_BT.flip(-1).cumsum(-1).flip(-1) == 1)
-        placed_BT = keep_active(given_BT, mask_BT) + keep_active(everywhere_BT, is_last_BT)
-        ended_B = torch.zeros_like(rewards_B)
-        out_BT, _ = generalized_advantage(
-            placed_BT, None, mask_BT, gamma, 1.0, ended_B.bool(), ended_B
-        )
-        return out_BT, mask_BT
+        return _return_to_go(everywhere_BT, mask_BT, gamma, token_rewards_BT), mask_BT
     if targets == "key_tokens":
         assert key_mask_BT is not None, "targets `key_tokens` need a key mask"
         mask_BT = mask_BT & key_mask_BT.bool()
     return keep_active(everywhere_BT, mask_BT), mask_BT
+
+
+def _return_to_go(
+    terminal_BT: torch.Tensor,
+    mask_BT: torch.Tensor,
+    gamma: float,
+    token_rewards_BT: torch.Tensor | None,
+) -> torch.Tensor:
+    is_last_BT = mask_BT & (mask_BT.flip(-1).cumsum(-1).flip(-1) == 1)
+    rewards_BT = keep_active(terminal_BT, is_last_BT)
+    if token_rewards_BT is not None:
+        rewards_BT = rewards_BT + keep_active(token_rewards_BT.to(rewards_BT), mask_BT)
+    none_B = rewards_BT.new_zeros(len(rewards_BT))
+    # Without values and with lam = 1 the advantage is the discounted return-to-go.
+    out_BT, _ = generalized_advantage(rewards_BT, None, mask_BT, gamma, 1.0, none_B.bool(), none_B)
+    return out_BT
 
 
 def head_loss(
@@ -129,7 +132,10 @@ def value_weights(
 def apply_weights(
     advantages_BT: torch.Tensor, weights_BT: torch.Tensor, lam: float
 ) -> torch.Tensor:
-    """Return A * ((1 - lam) + lam * w) [B,T]; lam = 0 returns A itself, bit for bit."""
+    """Return A * ((1 - lam) + lam * w) [B,T]; lam = 0 returns A itself, bit for bit.
+
+    Inactive positions have weight 1 and keep what A holds there.
+    """
     if lam == 0.0:
         return advantages_BT
     return advantages_BT * ((1.0 - lam) + lam * weights_BT)
