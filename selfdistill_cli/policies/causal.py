@@ -110,8 +110,9 @@ class CausalPolicy(nn.Module):
         """Score the batch's action tokens; everything is aligned to tokens, 0 where inactive.
 
         `needs` may hold "entropy", "values" (needs a critic) and "hidden".
-        `temperature` defaults to the policy's own.
+        `temperature` defaults to the policy's own; 0 (greedy) scores at 1, as the rollout records.
         """
+        chosen = self.temperature if temperature is None else temperature
         token_ids = batch.token_ids.to(self.device)
         active = batch.action_mask.to(self.device)
         hidden_BTH = self.hidden_states(token_ids, None)  # batches are padded on the right
@@ -122,7 +123,7 @@ class CausalPolicy(nn.Module):
             bias,
             token_ids,
             active,
-            temperature=self.temperature if temperature is None else temperature,
+            temperature=chosen or 1.0,
             need_entropy="entropy" in needs,
         )
         return PolicyOutput(

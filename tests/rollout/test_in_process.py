@@ -62,7 +62,7 @@ def sample_of(request, generation):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("temperature", [1.0, 0.7, 0.0])
 def test_recorded_logprobs_and_hidden_equal_scoring(family, temperature):
     policy = with_many_stops(small_policy(family))
     asked = requests(policy)
@@ -73,7 +73,7 @@ def test_recorded_logprobs_and_hidden_equal_scoring(family, temperature):
     policy.temperature = temperature
     output = policy.score(collate(samples), frozenset({"hidden"}))
     lengths = {len(g.action_ids) for g in made}
-    assert len(lengths) > 2, "rows end at different lengths, so compaction took place"
+    assert len(lengths) > (2 if temperature else 0), "different lengths, so rows were dropped"
     for row, sample in enumerate(samples):
         length = len(sample.token_ids)
         scored = output.logprobs[row, :length].detach().numpy()
