@@ -19,7 +19,7 @@ HIDDEN, VOCABULARY = 5, 11
 
 
 def _problem(seed: int, rows: int, length: int, dtype: torch.dtype = torch.float64) -> Any:
-    """Hidden states, unembedding, bias, ids and an active mask, with garbage where inactive."""
+    """Hidden states, unembedding, bias, ids and an active mask."""
     generator = torch.Generator().manual_seed(seed)
     hidden = torch.randn(rows, length, HIDDEN, generator=generator, dtype=dtype)
     weight = torch.randn(VOCABULARY, HIDDEN, generator=generator, dtype=dtype)
