@@ -165,7 +165,7 @@ class Sample:
     advantages: FloatArray | None = None
     """[T] advantage of each token, 0 at inactive positions."""
     weights: Mapping[str, FloatArray] = field(default_factory=dict)
-    """[T] extra per-token weight by term name; absent means 1."""
+    """[T] extra per-token weight by term name, absent means 1; `credit` is there to be read."""
 
 
 @dataclass(frozen=True, kw_only=True)

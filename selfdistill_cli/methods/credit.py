@@ -66,10 +66,16 @@ class ValueGap:
         advantages = pad([_present(sample.advantages) for sample in samples])
         raw, weights = self._weights(groups, samples, advantages, mask)
         changed = unpad(gear.apply_weights(advantages, weights, ramp), samples)
+        shown = unpad(weights, samples)
         s = self.settings
         saturation = gear.saturation_fraction(raw, s.clip_low, s.clip_high, mask)
         metrics = _metrics(weights, mask, saturation, ramp)
-        return map_rows(groups, lambda x, row: replace(x, advantages=changed[row])), metrics
+
+        def fill(sample: Sample, row: int) -> Sample:
+            seen = {**sample.weights, "credit": shown[row]}
+            return replace(sample, advantages=changed[row], weights=seen)
+
+        return map_rows(groups, fill), metrics
 
     def _weights(
         self,

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from selfdistill_cli.core.hints import HintKind
+from selfdistill_cli.methods.method import Method
 from selfdistill_cli.training.evaluation import Evaluation, evaluate_panel
 from selfdistill_cli.training.initial import find_checkpoint
 from selfdistill_cli.training.settings import EvalSettings, TrainSettings
-from selfdistill_cli.training.start import build_policy, build_workshop, limit_threads, view_of
+from selfdistill_cli.training.start import build_policy, build_workshop, prepare_process, view_of
 
 
 def evaluate_run(
@@ -28,9 +29,7 @@ def evaluate_run(
 
     Returns the evaluation and the file under `evaluations/` that holds every attempt.
     """
-    from selfdistill_cli.methods.method import Method
-
-    limit_threads(settings.run.num_threads)
+    prepare_process(settings.run.num_threads)
     method = Method(settings.method, view_of(settings.teacher))  # pyright: ignore
     policy = build_policy(settings, method)
     step = 0

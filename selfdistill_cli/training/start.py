@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers.utils.logging import disable_progress_bar
 
 from selfdistill_cli.core.errors import Preempted
 from selfdistill_cli.core.protocols import Env, Sink
@@ -34,7 +35,7 @@ def run_training(settings: TrainSettings, container: Mapping[str, Any], display:
     Raises Preempted after a checkpoint on request, and errors of core.errors otherwise.
     """
     assert settings.run.name is not None, "the caller names the run"
-    limit_threads(settings.run.num_threads)
+    prepare_process(settings.run.num_threads)
     directory = RunDirectory(Path(settings.run.root) / settings.run.name)
     directory.open(container, settings.resume)
     status = "failed"
@@ -59,10 +60,14 @@ def run_training(settings: TrainSettings, container: Mapping[str, Any], display:
         directory.close()
 
 
-def limit_threads(num_threads: int) -> None:
-    """Give torch a fixed number of threads: more than the cores only spin."""
+def prepare_process(num_threads: int) -> None:
+    """Give torch a fixed number of threads and keep the libraries' progress bars off the screen.
+
+    The same number of threads gives the same bytes; more than the cores only spin.
+    """
     torch.set_num_threads(num_threads)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    disable_progress_bar()
 
 
 @contextlib.contextmanager
