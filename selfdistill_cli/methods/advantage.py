@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from selfdistill_cli.core.types import FloatArray, Group, Sample
-from selfdistill_cli.losses.advantages import generalized_advantage, group_advantage
+from selfdistill_cli.losses.advantages import generalized_advantage, group_advantage, place_rewards
 from selfdistill_cli.methods.arrays import (
     all_samples,
     map_rows,
@@ -58,13 +58,15 @@ class GeneralizedAdvantage(Stateless):
 
     def assign(self, groups: Sequence[Group]) -> list[Group]:
         """Fill `rewards`, `returns` and `advantages`."""
-        groups = [_place_rewards(group) for group in groups]
+        groups = [_bootstrapped(group) for group in groups]
         samples = all_samples(groups)
         if not samples:
             return groups
         s, mask = self.settings, masks(samples)
+        turns = pad([x.turn_index for x in samples])
+        rewards = place_rewards(mask, turns, None, _terminal_rewards(groups))
         advantages, returns = generalized_advantage(
-            pad([_filled(x.rewards) for x in samples]),
+            rewards,
             pad([_filled(x.values) for x in samples]),
             mask,
             s.gamma,
@@ -74,10 +76,13 @@ class GeneralizedAdvantage(Stateless):
         )
         if s.whiten:
             advantages = _whiten(advantages, mask)
-        rows = list(zip(unpad(advantages, samples), unpad(returns, samples), strict=True))
-        return map_rows(
-            groups, lambda x, row: replace(x, advantages=rows[row][0], returns=rows[row][1])
-        )
+        columns = [unpad(x, samples) for x in (rewards, advantages, returns)]
+
+        def fill(sample: Sample, row: int) -> Sample:
+            given, advantage, target = (column[row] for column in columns)
+            return replace(sample, rewards=given, advantages=advantage, returns=target)
+
+        return map_rows(groups, fill)
 
 
 class NoAdvantage(Stateless):
@@ -99,30 +104,30 @@ def _filled(array: FloatArray | None) -> FloatArray:
     return array
 
 
-def _place_rewards(group: Group) -> Group:
-    """Put each trajectory's total on the last active token of its last sample.
+def _bootstrapped(group: Group) -> Group:
+    """Let the earlier samples of a trajectory that was cut into several go on.
 
-    A trajectory that was cut into several samples goes on: the earlier ones bootstrap from the
-    value of the next sample's first active token.
+    Each one bootstraps from the value of the next sample's first active token.
     """
-    totals = {
-        trajectory.sibling: score.total
-        for trajectory, score in zip(group.trajectories, group.scores, strict=True)
-    }
     out: list[Sample] = []
     following: Sample | None = None
     for sample in reversed(group.samples):
-        active = np.flatnonzero(sample.action_mask)
-        rewards = np.zeros(len(sample.token_ids), dtype=np.float32)
         if following is not None and following.sibling == sample.sibling:
             first = int(np.flatnonzero(following.action_mask)[0])
             value = float(_filled(following.values)[first])
             sample = replace(sample, truncated=True, bootstrap_value=value)
-        elif len(active):
-            rewards[active[-1]] = totals[sample.sibling] or 0.0
         following = sample
-        out.append(replace(sample, rewards=rewards))
+        out.append(sample)
     return replace(group, samples=tuple(reversed(out)))
+
+
+def _terminal_rewards(groups: Sequence[Group]) -> torch.Tensor:
+    """Each trajectory's total on its last sample, 0 on earlier ones, [B]."""
+    rewards, _ = trajectory_rewards(groups)
+    totals = per_sample(groups, rewards).tolist()
+    keys = [(number, s.sibling) for number, group in enumerate(groups) for s in group.samples]
+    is_last = [key != following for key, following in zip(keys, [*keys[1:], None], strict=True)]
+    return torch.tensor([x if last else 0.0 for x, last in zip(totals, is_last, strict=True)])
 
 
 def _whiten(advantages: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

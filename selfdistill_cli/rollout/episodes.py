@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -41,6 +42,7 @@ class _Player:
 
     task: Task
     sibling: int
+    key: Sequence[Key]
     episode: Episode
     prompt_ids: Sequence[int]
     turns: list[Turn] = field(default_factory=list)
@@ -77,7 +79,7 @@ def play(
         if not active:
             break
         generations = engine.generate(
-            [_request(player, seed_key, turn) for player in active],
+            [_request(player, turn) for player in active],
             max_new_tokens=settings.max_new_tokens,
             temperature=settings.temperature if temperature is None else temperature,
             with_hidden=with_hidden,
@@ -133,6 +135,7 @@ def _start(
 ) -> list[_Player]:
     room = settings.max_context_tokens - settings.max_new_tokens
     players: list[_Player] = []
+    seen: Counter[str] = Counter()
     for task in tasks:
         messages = task.messages if messages_for is None else messages_for(task)
         prompt_ids = chat.prompt_ids(messages)
@@ -143,21 +146,24 @@ def _start(
                 f"rollout.max_new_tokens={settings.max_new_tokens}; raise the former or lower the "
                 "latter"
             )
+        first = seen[task.id] * group_size  # a task that comes twice gets new random streams
+        seen[task.id] += 1
         for sibling in range(group_size):
-            seed = seed_for(*seed_key, task.id, sibling, "episode")
+            key = (*seed_key, task.id, first + sibling)
             players.append(
                 _Player(
                     task=task,
                     sibling=sibling,
-                    episode=env.episode(task, seed),
+                    key=key,
+                    episode=env.episode(task, seed_for(*key, "episode")),
                     prompt_ids=prompt_ids,
                 )
             )
     return players
 
 
-def _request(player: _Player, seed_key: Sequence[Key], turn: int) -> GenerationRequest:
-    seed = seed_for(*seed_key, player.task.id, player.sibling, turn)
+def _request(player: _Player, turn: int) -> GenerationRequest:
+    seed = seed_for(*player.key, turn)
     return GenerationRequest(prompt_ids=player.prompt_ids, seed=seed)
 
 

@@ -120,7 +120,7 @@ def test_collate_pads_on_the_right_with_neutral_values():
     assert batch.weights["distill"].tolist() == [[1, 1, 1], [3, 3, 3]]
     assert batch.weights["policy"].tolist() == [[1, 1, 1], [1, 1, 1]]
     assert collate([full]).view_logprobs["teacher"].tolist() == [[-7, -7, -7]]
-    with pytest.raises(ValueError, match="teacher.*1 of 2"):
+    with pytest.raises(ValueError, match=r"teacher.*1 of 2"):
         collate([short, full])
 
 

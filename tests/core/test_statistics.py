@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from golden_vectors import cases, check_case
 
-from selfdistill_cli.analysis import statistics
+from selfdistill_cli.core import statistics
 
 Case = dict[str, Any]
 

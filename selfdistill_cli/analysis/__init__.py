@@ -1,1 +1,0 @@
-"""Floor 5: statistics of results."""
