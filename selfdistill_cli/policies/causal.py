@@ -109,7 +109,8 @@ class CausalPolicy(nn.Module):
     ) -> PolicyOutput:
         """Score the batch's action tokens; everything is aligned to tokens, 0 where inactive.
 
-        `needs` may hold "entropy", "values" (needs a critic) and "hidden".
+        `needs` may hold "entropy", "hidden", and, with a critic, "values" or "values_detached"
+        (whose gradient stops at the hidden state).
         `temperature` defaults to the policy's own; 0 (greedy) scores at 1, as the rollout records.
         """
         chosen = self.temperature if temperature is None else temperature
@@ -129,7 +130,7 @@ class CausalPolicy(nn.Module):
         return PolicyOutput(
             logprobs=logprobs,
             entropy=entropy,
-            values=self._values(hidden_BTH, active) if "values" in needs else None,
+            values=self._values(hidden_BTH, active, needs),
             hidden=_chosen_in(hidden_BTH, active) if "hidden" in needs else None,
         )
 
@@ -169,8 +170,14 @@ class CausalPolicy(nn.Module):
                 "loading the weights before the critic is added"
             )
 
-    def _values(self, hidden_BTH: torch.Tensor, active_BT: torch.Tensor) -> torch.Tensor:
+    def _values(
+        self, hidden_BTH: torch.Tensor, active_BT: torch.Tensor, needs: frozenset[str]
+    ) -> torch.Tensor | None:
+        if not needs & {"values", "values_detached"}:
+            return None
         assert self.value_head is not None, "call add_value_head before asking for values"
+        if "values" not in needs:
+            hidden_BTH = hidden_BTH.detach()
         values_BT = self.value_head(hidden_BTH.float()).squeeze(-1)
         return align_to_tokens(values_BT).masked_fill(~active_BT, 0.0)
 

@@ -17,7 +17,7 @@ from selfdistill_cli.methods.method import Method
 from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.tracking.metrics_file import MetricsFile
 from selfdistill_cli.tracking.trajectories import write_trajectories
-from selfdistill_cli.training.checkpoints import Checkpoints
+from selfdistill_cli.training.checkpoints import Checkpoint, Checkpoints
 from selfdistill_cli.training.engine import TorchEngine
 from selfdistill_cli.training.evaluation import Evaluation, evaluate
 from selfdistill_cli.training.guards import Guards
@@ -88,7 +88,7 @@ class Run:
         self.total_tokens = state["total_tokens"]
         self.metrics_file.truncate_after(checkpoint.step)
         self.publish(checkpoint.step)
-        self.display.message(f"continuing after step {checkpoint.step} from {checkpoint.path}")
+        self.display.message(_continuation(checkpoint, self.settings.run.max_steps))
         return checkpoint.step
 
     def publish(self, step: int) -> None:
@@ -161,6 +161,15 @@ class Run:
                 f"stopped after step {step} of {self.settings.run.max_steps} with a checkpoint in "
                 f"{self.directory}; the same command continues"
             )
+
+
+def _continuation(checkpoint: Checkpoint, max_steps: int) -> str:
+    if checkpoint.step < max_steps:
+        return f"continuing after step {checkpoint.step} from {checkpoint.path}"
+    return (
+        f"already finished: step {checkpoint.step} of {max_steps}. For more, raise run.max_steps; "
+        "for a new run, choose another seed or run.name."
+    )
 
 
 def _speed(metrics: Mapping[str, float], clock: Mapping[str, float]) -> float:
