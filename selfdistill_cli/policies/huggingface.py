@@ -33,7 +33,7 @@ def HuggingFacePolicy(settings: HuggingFaceSettings) -> CausalPolicy:
         old = getattr(model, "gradient_checkpointing_enable", None)
         enable = getattr(model, "activation_checkpointing_enable", old)
         enable({"use_reentrant": False})
-    if settings.lora is not None:
+    if settings.lora.rank > 0:
         from selfdistill_cli.policies.lora import add_adapter
 
         policy.backbone = add_adapter(model, settings.lora)

@@ -15,7 +15,7 @@ class LoraSettings(Settings):
     implementation: ClassVar[str] = ""
 
     rank: int
-    """Rank of the adapters."""
+    """Rank of the adapters; 0 = no adapters."""
     alpha: float
     """Scale of the adapters' output: alpha / rank."""
     dropout: float
@@ -68,5 +68,5 @@ class HuggingFaceSettings(Settings):
     """Recompute activations in the backward pass: less memory, about a third more time."""
     chat_template: str | None
     """null = the tokenizer's own; `plain` = the shipped one for base models; or a Jinja file."""
-    lora: LoraSettings | None
-    """Train adapters instead of all weights, or null."""
+    lora: LoraSettings
+    """Train adapters instead of all weights; rank 0 trains all weights."""

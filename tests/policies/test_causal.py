@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -32,7 +33,7 @@ def hf_settings(path, **changes):
         "attn_implementation": "sdpa",
         "gradient_checkpointing": False,
         "chat_template": None,
-        "lora": None,
+        "lora": dataclasses.replace(LORA, rank=0),
     }
     return HuggingFaceSettings(**{**base, **changes})
 
