@@ -13,8 +13,8 @@ HYDRA_FLAGS: dict[str, bool] = {
     "--resolve": False,
     "--package": True,
     "-p": True,
-    "--info": False,
-    "-i": False,
+    "--info": True,
+    "-i": True,
     "--multirun": False,
     "-m": False,
     "--hydra-help": False,
@@ -70,7 +70,7 @@ def parse(argv: Sequence[str]) -> TrainArguments:
             near = did_you_mean(flag, [*OWN_FLAGS, *HYDRA_FLAGS])
             raise UserError(f"there is no flag {flag}{near} (selfdistill train --help lists them)")
         if (HYDRA_FLAGS | OWN_FLAGS)[flag] and not equals:
-            value = _value(flag, rest)
+            value = _value(flag, rest, "all" if flag in ("--info", "-i") else None)
         _note(found, flag, value, word)
     return found
 
@@ -88,8 +88,8 @@ def _note(found: TrainArguments, flag: str, value: str, word: str) -> None:
         found.hydra_flags.extend([flag, value] if HYDRA_FLAGS[flag] else [word])
 
 
-def _value(flag: str, rest: Iterator[str]) -> str:
-    value = next(rest, None)
-    if value is None:
-        raise UserError(f"{flag}: expected a value after it")
+def _value(flag: str, rest: Iterator[str], default: str | None) -> str:
+    value = next(rest, default)
+    if value is None or "=" in value:
+        raise UserError(f"{flag}: expected a value after it, got {value or 'nothing'}")
     return value

@@ -56,9 +56,12 @@ def compose(
     config, files = compose_unchecked(typed, folders, config_name)
     choices = {k: v for k, v in config.hydra.runtime.choices.items() if not k.startswith("hydra/")}
     container = _plain(config)
-    settings: TrainSettings = build(container, TrainSettings)
     values = [o for o in typed if not overrides.is_choice(o, folders) and not o.is_delete()]
     origin = provenance.origins(container, files, values, folders)
+    try:
+        settings: TrainSettings = build(container, TrainSettings)
+    except ConfigError as error:
+        raise ConfigError(provenance.with_files(str(error), origin)) from error
     if settings.run.name is None:
         method = str(choices.get("method", getattr(settings.method, "name", "method")))
         name = default_name(settings, method, str(choices.get("env", "env")))

@@ -63,6 +63,17 @@ def _join(package: str, key: str) -> str:
     return ".".join(part for part in (package, key) if part)
 
 
+def with_files(problems: str, origin: Mapping[str, str]) -> str:
+    """Add to each `key: problem` line the file in which the key stands."""
+    lines: list[str] = []
+    for line in problems.splitlines():
+        key = line.partition(": ")[0].partition("[")[0]
+        sources = [s for leaf, s in origin.items() if leaf == key or leaf.startswith(f"{key}.")]
+        known = sources and sources[0] not in ("", TYPED)
+        lines.append(f"{line} [{sources[0]}]" if known else line)
+    return "\n".join(lines)
+
+
 def render(container: Mapping[str, Any], origin: Mapping[str, str]) -> str:
     """Return the configuration as YAML, one value a line, with its origin as a comment."""
     rows = list(_rows(container, origin, "", 0))

@@ -1,0 +1,90 @@
+"""Rules across parts: each one fires on its mistake, and on nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from selfdistill_cli.config import catalog, rules
+from selfdistill_cli.config.compose import compose
+from selfdistill_cli.config.sweeps import check_sweep
+from selfdistill_cli.core.errors import ConfigError
+
+
+def violations(*words: str) -> list[str]:
+    return rules.violations(compose(words).settings)
+
+
+@pytest.mark.parametrize("method", catalog.options([catalog.shipped_dir()], "method"))
+@pytest.mark.parametrize("teacher", ["none", "hinted", "frozen"])
+def test_shipped_recipes_break_no_rule(method: str, teacher: str) -> None:
+    assert violations(f"method={method}", f"teacher={teacher}") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["run.max_steps=0"], "run.max_steps: got 0, expected at least 1"),
+        (["batch.tasks_per_step=0"], "batch.tasks_per_step: got 0, expected at least 1"),
+        (["optim.lr=-1"], "optim.lr: got -1.0, expected at least 0"),
+        (["run.name=../elsewhere"], "run.name: got '../elsewhere', expected letters, digits"),
+        (["run.name=.hidden"], "run.name: got '.hidden'"),
+        (["method.group_size=1"], "method.group_size: got 1, but method.advantage compares"),
+        (
+            ["method=ppo", "method.group_size=1", "method.drop_flat_groups=true"],
+            "method.drop_flat_groups: got true with method.group_size=1",
+        ),
+        (["rollout.temperature=0"], "rollout.temperature: got 0, but greedy siblings are all"),
+        (
+            ["method=grpo", "method/advantage=gae"],
+            "method.advantage: GeneralizedAdvantageSettings needs the critic, which the term",
+        ),
+        (
+            ["method.credit.v_orig=critic"],
+            "method.credit.v_orig: 'critic' needs the critic, which the term `value` trains",
+        ),
+        (["method=grpo", "method/source=dataset"], "method.source: demonstrations have no reward"),
+        (
+            ["method.terms.policy_gradient.coefficient=0"],
+            "method.terms: every coefficient is 0, so there is nothing to minimise",
+        ),
+        (
+            ["method.terms.reference_kl.coefficient=1", "method.terms.reference_kl.view=teacher"],
+            "method.terms.reference_kl.view: got 'teacher', but teacher=none; choose",
+        ),
+        (
+            ["method.terms.reference_kl.coefficient=1", "method.terms.reference_kl.view=referenc"],
+            "method.terms.reference_kl.view: got 'referenc', expected one of reference; did you "
+            "mean 'reference'?",
+        ),
+        (
+            ["teacher=hinted", "teacher.hints=[skill]"],
+            "teacher.hints: the environment cannot give the hint 'skill'; it gives: answer,",
+        ),
+        (["eval.hints=[evidence]"], "eval.hints: the environment cannot give the hint 'evidence'"),
+        (["rollout.max_new_tokens=512"], "rollout.max_new_tokens: got 512, which leaves no room"),
+    ],
+)
+def test_a_violation_names_the_key_and_the_remedy(words: list[str], expected: str) -> None:
+    found = violations(*words)
+    assert len(found) == 1
+    assert found[0].startswith(expected)
+
+
+def test_a_term_with_coefficient_zero_needs_no_view() -> None:
+    assert violations("method.terms.reference_kl.view=nothing") == []
+
+
+def test_all_violations_are_raised_together() -> None:
+    settings = compose(["run.max_steps=0", "method.group_size=1"]).settings
+    with pytest.raises(ConfigError) as caught:
+        rules.check(settings)
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_a_sweep_is_checked_before_its_first_run() -> None:
+    with pytest.raises(ConfigError, match=r"in the run method=gear method\.group_size=1:\nmethod"):
+        check_sweep(["method=grpo", "method=gear", "method.group_size=8,1"], None, "train")
+    with pytest.raises(ConfigError, match=r"run\.name: 'x' would be the name of two runs"):
+        check_sweep(["run.name=x", "seed=0,1"], None, "train")
+    kept = check_sweep(["method=grpo", "method=gear", "seed=0,1"], None, "train")
+    assert kept == ["method=gear", "seed=0,1"]
