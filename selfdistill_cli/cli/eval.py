@@ -55,6 +55,9 @@ def main(argv: Sequence[str]) -> int:
 
     from selfdistill_cli.config import catalog
     from selfdistill_cli.config.compose import load_resolved
+    from selfdistill_cli.launching.threads import sleep_while_waiting
+
+    sleep_while_waiting()
     from selfdistill_cli.training.initial import find_run
 
     directory = find_run(run, arguments.root)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from selfdistill_cli.launching.settings import InlineSettings
+from selfdistill_cli.launching.threads import sleep_while_waiting
 from selfdistill_cli.training.settings import TrainSettings
 
 
@@ -17,6 +18,7 @@ class Inline:
 
     def launch(self, settings: TrainSettings, container: Mapping[str, Any], display: Any) -> None:
         """Train; `settings.run.name` is set. Raises what `run_training` raises."""
+        sleep_while_waiting()
         from selfdistill_cli.training.start import run_training
 
         run_training(settings, container, display)
