@@ -15,10 +15,11 @@ from selfdistill_cli.envs.code import family
 
 # A change here moves tasks between splits or changes them: every published number is void.
 FINGERPRINTS = {
-    "train": "f61b5375b2b4ccc2d07f6ae1ee75b6be46f49021630852dbf230af5f84cbc68e",
-    "validation": "bbc34575828c7734342cfb3e29ce60f6fbdc769edd65e6089ee1ad1bc7631cff",
-    "test": "41e3c4d16e2a3e465fa965170b7a431e5b313168e8f126d1bb8d35d46034d07a",
-    "demonstrations": "faf8df174a0956aeb0e2678d0a9996dcad025699f107f687da36fdb40f39f78d",
+    "train": "8aaa5896f94016fba12a6e6655bf40246dd06a55e1e6911d5bafa3e242901208",
+    "validation": "2fbb3ba7fd6740c0c1ecdb9f47b3da2728e4b3b61770336fc845c020859aa00e",
+    "test": "1c332945d293e3d504a3bcb64c4756380663f4d5dbf2c9cbac3678d2e7f24993",
+    "practice": "957b061dd1a7c1ae1f86c1d1a85c4e4ef6968b14b5f0ae487e68faf6f3b9b7fa",
+    "demonstrations": "af11ac04581d1bc132329f0557efa8d7370fd5c56e1e26f01481312cff6f698a",
 }
 
 
@@ -50,7 +51,7 @@ def test_splits_are_disjoint_and_demonstrations_are_part_of_train():
 
 
 def test_every_reference_program_gives_the_expected_values():
-    for split in ("train", "validation", "test"):
+    for split in ("train", "validation", "test", "practice"):
         for task in family.tasks(split):
             assert outputs(task.answer, task) == task.meta["expected"], task.id
             assert json.loads(json.dumps(task.meta)) == task.meta
@@ -74,6 +75,22 @@ def test_every_component_is_demonstrated():
         assert used == {component.name for component in slot}
 
 
+def test_practice_says_nothing_and_shares_no_program():
+    practice = family.tasks("practice")
+    assert {task.messages[0]["content"] for task in practice} == {"Write f(xs)."}
+    used = {task.answer for split in ("train", "validation", "test")
+            for task in family.tasks(split)}  # fmt: skip
+    assert not used & {task.answer for task in practice}
+    assert len({task.answer for task in practice}) == len(practice) == 2000
+
+
+def test_texts_for_the_tokenizer_hold_no_held_out_prompt():
+    texts = set(family.texts())
+    held_out = {task.messages[0]["content"] for task in family.tasks("test")}
+    assert not texts & held_out
+    assert any(" returned " in text for text in texts)
+
+
 def test_wrong_program_is_a_near_miss_that_fails():
     for task in family.tasks("validation")[::8]:
         wrong = {family.wrong_program(task, seed) for seed in range(6)}
@@ -88,6 +105,8 @@ def test_unknown_split_and_foreign_task_are_user_errors():
         family.tasks("valdation")
     with pytest.raises(UserError, match="built-in family"):
         family.wrong_program(Task(id="mine", messages=()), 0)
+    with pytest.raises(UserError, match="practice has none"):
+        family.wrong_program(family.tasks("practice")[0], 0)
 
 
 def test_made_in_a_second_without_heavy_imports():

@@ -16,8 +16,8 @@ from selfdistill_cli.envs.code.data import read_tasks
 from selfdistill_cli.envs.settings import CodeEnvSettings
 from selfdistill_cli.sandbox.sandbox import Sandbox
 
-DEMONSTRATIONS = "demonstrations"
-SPLITS = (*DATA_SPLITS, DEMONSTRATIONS)
+DEMONSTRATIONS, PRACTICE = "demonstrations", "practice"
+SPLITS = (*DATA_SPLITS, DEMONSTRATIONS, PRACTICE)
 
 
 class CodeEpisode:
@@ -64,18 +64,19 @@ class CodeEnv:
         return self._sandbox.level
 
     def tasks(self, split: str) -> Sequence[Task]:
-        """Return the tasks of `train`, `validation`, `test`, or `demonstrations`.
+        """Return the tasks of a split: train, validation, test, demonstrations or practice.
 
-        The last one is the part of train that supervised learning may see: tasks with a reference
-        answer. Raises ConfigError, DataError.
+        demonstrations is the part of train that supervised learning may see: tasks with a
+        reference answer. practice is of the built-in tasks only: programs that nothing but a hint
+        can tell. Raises ConfigError, DataError.
         """
         if split not in SPLITS:
             raise ConfigError(
                 f"env=code has no split '{split}'; expected one of {', '.join(SPLITS)}"
                 + did_you_mean(split, SPLITS)
             )
-        if not self._tasks:
-            self._tasks = self._load()
+        if split not in self._tasks:
+            self._tasks.update(self._load(split))
         if not self._tasks[split]:
             raise DataError(
                 f"{self._settings.data}: no task falls into split '{split}'; add tasks, give "
@@ -83,11 +84,12 @@ class CodeEnv:
             )
         return self._tasks[split]
 
-    def _load(self) -> dict[str, tuple[Task, ...]]:
+    def _load(self, split: str) -> dict[str, tuple[Task, ...]]:
+        """Read at least `split`: a file gives all of them at once."""
         if self._settings.data is None:
             from selfdistill_cli.envs.code import family
 
-            found = {split: family.tasks(split) for split in SPLITS}
+            found = {split: family.tasks(split)}
         else:
             found = read_tasks(
                 self._settings.data,
@@ -95,7 +97,7 @@ class CodeEnv:
                 self._settings.test_fraction,
             )
             answered = [task for task in found["train"] if task.answer is not None]
-            found = {**found, DEMONSTRATIONS: tuple(answered)}
+            found = {**found, DEMONSTRATIONS: tuple(answered), PRACTICE: ()}
         return {split: tuple(map(self._instructed, tasks)) for split, tasks in found.items()}
 
     def _instructed(self, task: Task) -> Task:

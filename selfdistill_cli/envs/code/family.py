@@ -13,88 +13,25 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import Any
 
 from selfdistill_cli.core.errors import UserError, did_you_mean
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.types import Message, Task
+from selfdistill_cli.envs.code.components import (
+    CHANGE,
+    CONSTANTS,
+    GIVE,
+    KEEP,
+    SLOTS,
+    Component,
+    Slot,
+)
 
-Slot = Literal["keep", "change", "give"]
-SPLITS = ("train", "validation", "test", "demonstrations")
-NUM_VALIDATION, NUM_TEST, NUM_DEMONSTRATIONS = 160, 200, 400
+SPLITS = ("train", "validation", "test", "demonstrations", "practice")
+NUM_VALIDATION, NUM_TEST, NUM_DEMONSTRATIONS, NUM_PRACTICE = 160, 200, 400, 2000
 NUM_TESTS = 8
-CONSTANTS = range(2, 10)
 ENTRY_POINT = "f"
-
-
-@dataclass(frozen=True)
-class Component:
-    """One way to fill a slot; `{k}` stands for the constant in phrases and code."""
-
-    name: str
-    """Part of the task id."""
-    phrases: tuple[str, str]
-    """Two ways to say it."""
-    code: str
-    """Condition or expression in x, or a template around `{items}`."""
-    least: int = 2
-    """Smallest constant that makes sense."""
-
-    @property
-    def has_constant(self) -> bool:
-        """Whether the component carries a constant."""
-        return "{k}" in self.code
-
-
-KEEP = (
-    Component("every", ("take every number", "use all numbers"), ""),
-    Component("even", ("keep the even numbers", "take only even numbers"), "x % 2 == 0"),
-    Component("odd", ("keep the odd numbers", "take only odd numbers"), "x % 2 == 1"),
-    Component("positive", ("keep the positive numbers", "drop zeros and negatives"), "x > 0"),
-    Component("negative", ("keep the negative numbers", "take those below zero"), "x < 0"),
-    Component("nonzero", ("drop the zeros", "keep what is not zero"), "x != 0"),
-    Component("above", ("keep numbers above {k}", "take those greater than {k}"), "x > {k}"),
-    Component("below", ("keep numbers below {k}", "take those less than {k}"), "x < {k}"),
-    Component("multiple", ("keep multiples of {k}", "take those divisible by {k}"),
-              "x % {k} == 0", 3),
-    Component("indivisible", ("drop multiples of {k}", "take those not divisible by {k}"),
-              "x % {k} != 0", 3),
-    Component("far", ("keep numbers with size above {k}", "take those further than {k} from zero"),
-              "abs(x) > {k}"),
-)  # fmt: skip
-CHANGE = (
-    Component("same", ("", ""), "x"),
-    Component("square", ("square each", "multiply each by itself"), "x * x"),
-    Component("cube", ("cube each", "raise each to the third power"), "x ** 3"),
-    Component("size", ("make each positive", "take absolute values"), "abs(x)"),
-    Component("negate", ("negate each", "flip each sign"), "-x"),
-    Component("add", ("add {k} to each", "increase each by {k}"), "x + {k}"),
-    Component("subtract", ("subtract {k} from each", "decrease each by {k}"), "x - {k}"),
-    Component("times", ("multiply each by {k}", "scale each by {k}"), "x * {k}"),
-    Component("rest", ("take each modulo {k}", "find each remainder by {k}"), "x % {k}"),
-    Component("divide", ("floor divide each by {k}", "divide each by {k} and round down"),
-              "x // {k}"),
-    Component("from", ("subtract each from {k}", "replace each by {k} minus it"), "{k} - x"),
-)  # fmt: skip
-GIVE = (
-    Component("sum", ("the sum", "the total"), "sum({items})"),
-    Component("largest", ("the largest or 0", "the maximum or 0"), "max(({items}), default=0)"),
-    Component("smallest", ("the smallest or 0", "the minimum or 0"), "min(({items}), default=0)"),
-    Component("first", ("the first or 0", "the first one, else 0"), "next(({items}), 0)"),
-    Component("last", ("the last or 0", "the last one, else 0"), "([0] + [{items}])[-1]"),
-    Component("list", ("the list", "them as a list"), "[{items}]"),
-    Component("reversed", ("the reversed list", "them from last to first"), "[{items}][::-1]"),
-    Component("sorted", ("the sorted list", "them from small to large"), "sorted({items})"),
-    Component("descending", ("the list in descending order", "them from large to small"),
-              "sorted(({items}), reverse=True)"),
-    Component("variety", ("how many are different", "the number of distinct values"),
-              "len(set({items}))"),
-    Component("setsum", ("the sum without repeats", "the total of distinct values"),
-              "sum(set({items}))"),
-    Component("unique", ("the sorted list without repeats", "the distinct values in order"),
-              "sorted(set({items}))"),
-)  # fmt: skip
-SLOTS: dict[Slot, tuple[Component, ...]] = {"keep": KEEP, "change": CHANGE, "give": GIVE}
 
 
 @dataclass(frozen=True)
@@ -154,15 +91,19 @@ class Specification:
 
 
 def tasks(split: str) -> tuple[Task, ...]:
-    """Return the tasks of `train`, `validation`, `test`, or `demonstrations` (part of train).
+    """Return the tasks of a split; raises UserError for an unknown name.
 
-    Raises UserError for another name.
+    train, validation, test: disjoint. demonstrations: the part of train that a warm-up may show
+    without a hint. practice: other programs under a prompt that does not describe them, so that
+    only a hint can tell; on these a model learns to read hints and nothing about the family.
     """
     if split not in SPLITS:
         raise UserError(
             f"split: found '{split}', expected one of {', '.join(SPLITS)}"
             + did_you_mean(split, SPLITS)
         )
+    if split == "practice":
+        return _practice_tasks()
     held_out = NUM_VALIDATION + NUM_TEST
     start, stop = {
         "validation": (0, NUM_VALIDATION),
@@ -179,6 +120,16 @@ def fingerprint(split: str) -> str:
     return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
 
+def texts() -> list[str]:
+    """Return what a tokenizer of this family should know: train's prompts, answers and calls."""
+    out: list[str] = []
+    for task in tasks("train"):
+        call, expected = task.meta["calls"][0], task.meta["expected"][0]
+        line = f"{ENTRY_POINT}({call[0]}) returned {expected}, expected {expected}"
+        out += [task.messages[0]["content"], task.answer, line]
+    return out
+
+
 def wrong_program(task: Task, seed: int) -> str:
     """Return the task's program with one component changed, which fails at least one test.
 
@@ -186,7 +137,10 @@ def wrong_program(task: Task, seed: int) -> str:
     """
     specification = _specifications().get(task.id)
     if specification is None:
-        raise UserError(f"task: found id '{task.id}', expected a task of the built-in family")
+        raise UserError(
+            f"task: found id '{task.id}', expected a described task of the built-in family "
+            "(practice has none to be wrong about)"
+        )
     for attempt in range(1000):
         other = _neighbour(specification, seed_for("wrong", seed, task.id, attempt))
         answers = [other.function(call[0]) for call in task.meta["calls"]]
@@ -238,15 +192,33 @@ def _specifications() -> dict[str, Specification]:
 
 @cache
 def _all_tasks() -> tuple[Task, ...]:
-    return tuple(_task(specification) for specification in _specifications().values())
+    return tuple(_task(s, s.id, s.description()) for s in _specifications().values())
 
 
-def _task(specification: Specification) -> Task:
+@cache
+def _practice_tasks() -> tuple[Task, ...]:
+    known, drawn, draw = _specifications(), {}, 0
+    while len(drawn) < NUM_PRACTICE:
+        seed = seed_for("practice", draw)
+        draw += 1
+        keep, seed = KEEP[seed % len(KEEP)], seed // len(KEEP)
+        change, seed = CHANGE[seed % len(CHANGE)], seed // len(CHANGE)
+        give, seed = GIVE[seed % len(GIVE)], seed // len(GIVE)
+        found = Specification(_choice(keep, seed), _choice(change, seed // 1000), Choice(give, 0))
+        if found.id not in known:
+            drawn.setdefault(found.id, found)
+    return tuple(
+        _task(found, "practice" + name.removeprefix("family"), f"Write {ENTRY_POINT}(xs).")
+        for name, found in drawn.items()
+    )
+
+
+def _task(specification: Specification, name: str, description: str) -> Task:
     inputs = _inputs(specification)
     function = specification.function
     return Task(
-        id=specification.id,
-        messages=(Message(role="user", content=specification.description()),),
+        id=name,
+        messages=(Message(role="user", content=description),),
         answer=specification.program(),
         meta={
             "entry_point": ENTRY_POINT,
@@ -266,7 +238,7 @@ def _inputs(specification: Specification) -> list[list[int]]:
     windows = [(-12, 20), (k - 5, k + 1), (-k - 1, k + 2), (-2, 3)] * (NUM_TESTS // 4)
     lists: list[list[int]] = []
     for i, (low, high) in enumerate(windows):
-        numbers = _numbers(f"{specification.id}/{i}", low, high, 4 + i // 2)
+        numbers = _numbers(f"{specification.id}/{i}", low, high, 3 + i // 4)
         if i % 4 == 3:
             numbers = [number * max(k, 1) for number in numbers] + numbers[:1]
         extra = numbers[0] if i % 2 else -numbers[0]
