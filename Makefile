@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-all lint clean
+.PHONY: help install train test test-all lint tiny clean
 
 help:
 	@echo "make install           create $(VENV) and install selfdistill into it"
@@ -21,6 +21,7 @@ help:
 	@echo "make test [ARGS=...]   the tests, except those that take minutes each"
 	@echo "make test-all          all tests"
 	@echo "make lint              ruff, import contracts, pyright"
+	@echo "make tiny              make the embedded policy again, from nothing (about 20 minutes)"
 	@echo "make clean             remove $(VENV)"
 	@echo "Another Python: make install PYTHON=python3.12"
 
@@ -39,6 +40,12 @@ lint: $(INSTALLED_TEST)
 	$(BIN)/ruff check selfdistill_cli tests
 	$(BIN)/lint-imports
 	$(BIN)/pyright
+
+# Tokenizer, first stage, second stage; the result lies in runs/warmup_tiny/checkpoints.
+tiny: $(INSTALLED)
+	$(BIN)/python -m selfdistill_cli.training.tiny_tokenizer runs/tiny_tokenizer
+	$(BIN)/selfdistill train experiment=warmup_tiny_copy tracker=none
+	$(BIN)/selfdistill train experiment=warmup_tiny tracker=none
 
 clean:
 	rm -rf $(VENV)

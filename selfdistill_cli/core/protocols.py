@@ -143,9 +143,9 @@ class Workshop(Protocol):
 
     def play(self, tasks: Sequence[Task], step: int, purpose: str) -> list[Group]: ...
     def demonstrations(
-        self, tasks: Sequence[Task], step: int, hints: Sequence[HintKind]
+        self, tasks: Sequence[Task], step: int, hint: HintKind | None
     ) -> list[Group]:
-        """Reference answers as samples; each prompt carries one of `hints`, if there are any."""
+        """Reference answers as samples; each prompt carries the hint, if one is named."""
         ...
 
     def tasks(self, split: str) -> Sequence[Task]: ...

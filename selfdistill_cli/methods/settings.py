@@ -75,10 +75,8 @@ class DatasetSettings(Settings):
 
     split: str
     """Tasks demonstrated without a hint."""
-    hints: list[HintKind]
-    """Hints to practise with; each hinted example carries one of them."""
-    hint_fraction: float
-    """Share of examples that carry a hint, in [0, 1]."""
+    hints: Mapping[HintKind, float]
+    """Share of the examples that carry a hint of this kind; what is left carries none."""
     hint_split: str
     """Tasks demonstrated with a hint."""
 

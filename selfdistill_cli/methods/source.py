@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.core.protocols import Workshop
 from selfdistill_cli.core.seeds import stream
 from selfdistill_cli.core.types import Group, Task
@@ -37,7 +37,7 @@ class Play(Stateless):
 
 
 class Dataset(Stateless):
-    """Demonstrations: reference answers, a fixed share of them under a hinted prompt."""
+    """Demonstrations: reference answers, fixed shares of them under a hinted prompt."""
 
     def __init__(self, settings: DatasetSettings):
         self.settings = settings
@@ -45,16 +45,18 @@ class Dataset(Stateless):
     def groups(self, workshop: Workshop, step: int) -> list[Group]:
         """Return `tasks_per_step` demonstrations as groups of one sample."""
         s, total = self.settings, workshop.tasks_per_step
-        hinted = round(total * s.hint_fraction) if s.hints else 0
-        groups = self._demonstrate(workshop, step, s.split, total - hinted, ())
-        return groups + self._demonstrate(workshop, step, s.hint_split, hinted, s.hints)
+        counts = {kind: round(total * share) for kind, share in s.hints.items()}
+        plain = max(0, total - sum(counts.values()))
+        groups = self._demonstrate(workshop, step, s.split, plain, None)
+        for kind, count in counts.items():
+            groups += self._demonstrate(workshop, step, s.hint_split, count, kind)
+        return groups
 
     def _demonstrate(
-        self, workshop: Workshop, step: int, split: str, count: int, hints: Sequence[Any]
+        self, workshop: Workshop, step: int, split: str, count: int, hint: HintKind | None
     ) -> list[Group]:
         if count == 0:
             return []
-        name = "hinted" if hints else "plain"
         tasks = workshop.tasks(split)
-        chosen = in_epochs(tasks, workshop.seed, name, (step - 1) * count, count)
-        return workshop.demonstrations(chosen, step, hints)
+        chosen = in_epochs(tasks, workshop.seed, hint or "plain", (step - 1) * count, count)
+        return workshop.demonstrations(chosen, step, hint)

@@ -10,7 +10,7 @@ from selfdistill_cli.batching.samples import demonstration_sample, samples_of
 from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.core.hints import Hint, HintKind, with_hints
 from selfdistill_cli.core.protocols import Chat, Env, Reward, RolloutEngine
-from selfdistill_cli.core.seeds import seed_for, stream
+from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.types import Group, Message, Score, Task, Trajectory
 from selfdistill_cli.rollout.episodes import play
 
@@ -88,21 +88,18 @@ class TrainingWorkshop:
         )
 
     def demonstrations(
-        self, tasks: Sequence[Task], step: int, hints: Sequence[HintKind]
+        self, tasks: Sequence[Task], step: int, hint: HintKind | None
     ) -> list[Group]:
-        """Reference answers as samples; each prompt carries one of `hints`, if there are any."""
+        """Reference answers as samples; each prompt carries the hint, if one is named."""
         groups: list[Group] = []
-        for index, task in enumerate(tasks):
+        for task in tasks:
             if task.answer is None:
                 raise ConfigError(
                     f"env: task {task.id} has no reference answer to demonstrate; "
                     "expected one for every task of the split that method.source names"
                 )
-            chosen: Sequence[HintKind] = ()
-            if hints:
-                pick = stream(self.seed, "hint", step, task.id, index).integers(len(hints))
-                chosen = (hints[int(pick)],)
-            messages = self.hinted_messages(task, chosen, (), (), None, salt=step)
+            kinds = () if hint is None else (hint,)
+            messages = self.hinted_messages(task, kinds, (), (), None, salt=step)
             sample = demonstration_sample(
                 self.chat.prompt_ids(messages), self.chat.answer_ids(task.answer)
             )
