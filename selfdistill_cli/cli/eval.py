@@ -66,7 +66,7 @@ def main(argv: Sequence[str]) -> int:
 
     from selfdistill_cli.training.evaluate_run import evaluate_run
 
-    evaluation, path = evaluate_run(
+    found = evaluate_run(
         settings,
         directory,
         split=arguments.split,
@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
         samples=arguments.samples,
         num_tasks=arguments.num_tasks,
     )
-    print("\n".join(report(directory.name, arguments, evaluation, str(path))))
+    print("\n".join(report(directory.name, arguments, found)))
     return 0
 
 
@@ -111,15 +111,19 @@ def parse(argv: Sequence[str]) -> tuple[str, EvalArguments, str | None]:
     return runs[0], build(typed, EvalArguments), config_dir
 
 
-def report(name: str, arguments: EvalArguments, evaluation: Any, path: str) -> list[str]:
+def report(name: str, arguments: EvalArguments, found: Any) -> list[str]:
     """Lines for a person."""
+    evaluation, against = found.evaluation, found.against_plain
     low, high = evaluation.interval
-    return [
+    lines = [
         f"run          {name}",
         f"checkpoint   {arguments.checkpoint} (step {evaluation.step})",
         f"panel        {len(evaluation.task_ids)} tasks, fingerprint {evaluation.panel}",
         f"hints        {', '.join(arguments.hints) or 'none'}",
         f"success      {evaluation.success:.3f} [{low:.3f}, {high:.3f}]",
         f"mean reward  {evaluation.mean_reward:.3f}",
-        f"attempts     {path}",
     ]
+    if against:
+        difference, low, high = (against[key] for key in ("difference", "low", "high"))
+        lines.append(f"over plain   {difference:+.3f} [{low:+.3f}, {high:+.3f}], paired")
+    return [*lines, f"attempts     {found.path}"]

@@ -162,9 +162,15 @@ def views_exist(settings: TrainSettings) -> Iterator[str]:
 def hints_exist(settings: TrainSettings) -> Iterator[str]:
     """A hint that the environment cannot give would leave the prompt unchanged in silence."""
     method: Any = settings.method
+    shares: dict[str, float] = dict(getattr(method.source, "hints", {}))
+    if sum(shares.values()) > 1 or any(share < 0 for share in shares.values()):
+        yield (
+            f"method.source.hints: got shares {shares}; expected numbers of at least 0 that sum "
+            "to at most 1"
+        )
     asked: dict[str, Sequence[str]] = {
         "teacher.hints": getattr(settings.teacher, "hints", []),
-        "method.source.hints": getattr(method.source, "hints", []),
+        "method.source.hints": [kind for kind, share in shares.items() if share > 0],
         "eval.hints": settings.eval.hints,
         **{f"method.views.{name}.hints": view.hints for name, view in method.views.items()},
     }

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.methods.method import Method
-from selfdistill_cli.training.evaluation import Evaluation, evaluate_panel
+from selfdistill_cli.policies.causal import CausalPolicy
+from selfdistill_cli.training.evaluation import Evaluation, evaluate_panel, improvement
 from selfdistill_cli.training.initial import find_checkpoint
 from selfdistill_cli.training.settings import EvalSettings, TrainSettings
 from selfdistill_cli.training.start import build_policy, build_workshop, prepare_process, view_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalReport:
+    """What one evaluation of a run found."""
+
+    evaluation: Evaluation
+    """The panel's results."""
+    path: Path
+    """The file that holds every attempt."""
+    against_plain: dict[str, Any] | None
+    """With hints: the paired difference to the same panel without them, and its interval."""
 
 
 def evaluate_run(
@@ -24,43 +38,48 @@ def evaluate_run(
     hints: Sequence[HintKind] = (),
     samples: int | None = None,
     num_tasks: int | None = None,
-) -> tuple[Evaluation, Path]:
+) -> EvalReport:
     """Evaluate `checkpoint` (best, latest, a step, or `start`: the initial policy).
 
-    Returns the evaluation and the file under `evaluations/` that holds every attempt.
+    With hints the panel is played without them too: is a teacher that sees them informative?
     """
     prepare_process(settings.run.num_threads)
     method = Method(settings.method, view_of(settings.teacher))  # pyright: ignore
     policy = build_policy(settings, method)
-    step = 0
-    if checkpoint != "start":
-        found = find_checkpoint(directory, checkpoint)
-        policy.load(found.policy)
-        step = found.step
-    panel = _panel(settings.eval, split, hints, samples, num_tasks)
+    step = _load(policy, directory, checkpoint)
+    panel = dataclasses.replace(
+        settings.eval,
+        panel=split or settings.eval.panel,
+        hints=list(hints),
+        samples_per_task=samples or settings.eval.samples_per_task,
+        num_tasks=num_tasks or settings.eval.num_tasks,
+    )
     env: Any = settings.env.build()
     try:
         workshop = build_workshop(settings, env, policy, method)
         evaluation, _ = evaluate_panel(workshop, panel, step)
+        against = None
+        if hints:
+            plain, _ = evaluate_panel(workshop, dataclasses.replace(panel, hints=[]), step)
+            against = improvement(plain, evaluation)
     finally:
         env.close()
-    name = "_".join([f"step_{step:06d}", panel.panel, *(panel.hints or ["plain"])])
-    path = directory / "evaluations" / f"{name}.json"
+    path = directory / "evaluations" / _file_name(panel, checkpoint, step)
     evaluation.save(path)
-    return evaluation, path
+    return EvalReport(evaluation=evaluation, path=path, against_plain=against)
 
 
-def _panel(
-    base: EvalSettings,
-    split: str | None,
-    hints: Sequence[HintKind],
-    samples: int | None,
-    num_tasks: int | None,
-) -> EvalSettings:
-    return dataclasses.replace(
-        base,
-        panel=split or base.panel,
-        hints=list(hints),
-        samples_per_task=samples or base.samples_per_task,
-        num_tasks=num_tasks or base.num_tasks,
-    )
+def _load(policy: CausalPolicy, directory: Path, checkpoint: str) -> int:
+    """Load a checkpoint's weights; return its step, 0 for `start`."""
+    if checkpoint == "start":
+        return 0
+    found = find_checkpoint(directory, checkpoint)
+    policy.load(found.policy)
+    return found.step
+
+
+def _file_name(panel: EvalSettings, checkpoint: str, step: int) -> str:
+    """Tells apart what differs; the loop's own evaluations have another name."""
+    name = "start" if checkpoint == "start" else f"step_{step:06d}"
+    parts = [name, panel.panel, f"{panel.num_tasks}x{panel.samples_per_task}", *panel.hints]
+    return "_".join(parts) + ".json"
