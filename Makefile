@@ -39,7 +39,7 @@ test-all: $(INSTALLED_TEST)
 lint: $(INSTALLED_TEST)
 	$(BIN)/ruff check selfdistill_cli tests
 	$(BIN)/lint-imports
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 # Tokenizer, first stage, second stage; the result lies in runs/warmup_tiny/checkpoints.
 tiny: $(INSTALLED)
