@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
     from selfdistill_cli.launching.threads import sleep_while_waiting
 
     sleep_while_waiting()
-    from selfdistill_cli.training.initial import find_run
+    from selfdistill_cli.training.run_directory import find_run
 
     directory = find_run(run, arguments.root)
     catalog.extend_import_path(config_dir)

@@ -45,7 +45,7 @@ class Dataset(Stateless):
     def groups(self, workshop: Workshop, step: int) -> list[Group]:
         """Return `tasks_per_step` demonstrations as groups of one sample."""
         s, total = self.settings, workshop.tasks_per_step
-        counts = {kind: round(total * share) for kind, share in s.hints.items()}
+        counts: dict[HintKind, int] = {k: round(total * share) for k, share in s.hints.items()}
         plain = max(0, total - sum(counts.values()))
         groups = self._demonstrate(workshop, step, s.split, plain, None)
         for kind, count in counts.items():

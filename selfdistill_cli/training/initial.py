@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.training.checkpoints import Checkpoint, Checkpoints
+from selfdistill_cli.training.run_directory import find_run
 from selfdistill_cli.training.settings import CheckpointSettings
-
-
-def find_run(name: str, root: str) -> Path:
-    """Return the directory of a run given by path or by name under `root`; raises ConfigError."""
-    for path in (Path(name), Path(root) / name):
-        if (path / "config.yaml").is_file():
-            return path
-    folder = Path(root)
-    known = sorted(p.parent.name for p in folder.glob("*/config.yaml")) if folder.is_dir() else []
-    listed = ", ".join(known[-10:]) or "none"
-    raise ConfigError(f"'{name}' is no run directory and no run under {root}; runs there: {listed}")
 
 
 def find_checkpoint(directory: Path, which: str) -> Checkpoint:

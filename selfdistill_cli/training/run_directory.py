@@ -136,6 +136,17 @@ class RunDirectory:
         write_json(self.path / "run.json", {**self.identity(), **values})
 
 
+def find_run(name: str, root: str) -> Path:
+    """Return the directory of a run given by path or by name under `root`; raises ConfigError."""
+    for path in (Path(name), Path(root) / name):
+        if (path / "config.yaml").is_file():
+            return path
+    folder = Path(root)
+    known = sorted(p.parent.name for p in folder.glob("*/config.yaml")) if folder.is_dir() else []
+    listed = ", ".join(known[-10:]) or "none"
+    raise ConfigError(f"'{name}' is no run directory and no run under {root}; runs there: {listed}")
+
+
 def differences(before: Any, after: Any, prefix: str = "") -> list[tuple[str, Any, Any]]:
     """Leaves of two nested mappings that differ, as (dotted key, before, after)."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
