@@ -26,7 +26,7 @@ class LoraSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class TinySettings(Settings):
-    """The embedded policy: a Llama-style model of about a million parameters."""
+    """The embedded policy: a Llama-style model of half a million to a few million parameters."""
 
     implementation: ClassVar[str] = "selfdistill_cli.policies.huggingface:TinyPolicy"
 
