@@ -1,4 +1,4 @@
-"""The embedded policy: a Llama-style model of half a million to a few million parameters, made from nothing.
+"""The embedded policy: a small Llama-style model (half a million parameters), made from nothing.
 
 Its tokenizer is a byte-level BPE, so that it can encode any text, trained on text that the caller
 gives. Both are saved in the Hugging Face layout and load with AutoTokenizer and

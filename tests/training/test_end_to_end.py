@@ -96,8 +96,9 @@ def test_wandb_gets_every_line_offline(train, tmp_path):
 
 def test_supervised_learning_on_hints_lowers_the_loss(train):
     lines, _ = train(
-        "method=sft", "method.group_size=1", "method.source.hints.answer=0.5", "method.source.hints.feedback=0.25",
-        "batch.tasks_per_step=8", "run.max_steps=6", "optim.lr=1e-3",
+        "method=sft", "method.group_size=1", "method.source.hints.answer=0.5",
+        "method.source.hints.feedback=0.25", "batch.tasks_per_step=8",
+        "run.max_steps=6", "optim.lr=1e-3",
     )  # fmt: skip
     assert lines[-1]["loss/cross_entropy"] < lines[1]["loss/cross_entropy"]
 
