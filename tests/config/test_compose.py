@@ -143,7 +143,7 @@ def test_the_last_of_repeated_choices_wins() -> None:
 
 
 def test_references_are_resolved() -> None:
-    assert compose(["optim.value_lr=${optim.lr}"]).container["optim"]["value_lr"] == 3.0e-4
+    assert compose(["optim.value_lr=${optim.lr}"]).container["optim"]["value_lr"] == 1.5e-4
 
 
 def test_every_value_knows_where_it_came_from() -> None:

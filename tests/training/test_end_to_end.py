@@ -98,7 +98,7 @@ def test_supervised_learning_on_hints_lowers_the_loss(train):
     lines, _ = train(
         "method=sft", "method.group_size=1", "method.source.hints.answer=0.5",
         "method.source.hints.feedback=0.25", "batch.tasks_per_step=8",
-        "run.max_steps=6", "optim.lr=1e-3",
+        "run.max_steps=6", "optim.lr=1e-3", "policy.from_scratch=true",
     )  # fmt: skip
     assert lines[-1]["loss/cross_entropy"] < lines[1]["loss/cross_entropy"]
 
