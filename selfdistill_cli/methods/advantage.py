@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from selfdistill_cli.core.types import FloatArray, Group, Sample
+from selfdistill_cli.core.types import Group, Sample
 from selfdistill_cli.losses.advantages import generalized_advantage, group_advantage, place_rewards
 from selfdistill_cli.methods.arrays import (
     all_samples,
@@ -16,6 +16,7 @@ from selfdistill_cli.methods.arrays import (
     masks,
     pad,
     per_sample,
+    present,
     trajectory_rewards,
     unpad,
 )
@@ -67,7 +68,7 @@ class GeneralizedAdvantage(Stateless):
         rewards = place_rewards(mask, turns, None, _terminal_rewards(groups))
         advantages, returns = generalized_advantage(
             rewards,
-            pad([_filled(x.values) for x in samples]),
+            pad([present(x.values) for x in samples]),
             mask,
             s.gamma,
             s.lam,
@@ -99,11 +100,6 @@ class NoAdvantage(Stateless):
         )
 
 
-def _filled(array: FloatArray | None) -> FloatArray:
-    assert array is not None, "the judge phase computes what a part needs"
-    return array
-
-
 def _bootstrapped(group: Group) -> Group:
     """Let the earlier samples of a trajectory that was cut into several go on.
 
@@ -114,7 +110,7 @@ def _bootstrapped(group: Group) -> Group:
     for sample in reversed(group.samples):
         if following is not None and following.sibling == sample.sibling:
             first = int(np.flatnonzero(following.action_mask)[0])
-            value = float(_filled(following.values)[first])
+            value = float(present(following.values)[first])
             sample = replace(sample, truncated=True, bootstrap_value=value)
         following = sample
         out.append(sample)

@@ -28,6 +28,12 @@ def with_samples(groups: Sequence[Group], samples: Sequence[Sample]) -> list[Gro
     return out
 
 
+def present(array: FloatArray | None) -> FloatArray:
+    """An array of a sample that a part declared to need, and the judge phase therefore filled."""
+    assert array is not None, "the judge phase computes what a part needs"
+    return array
+
+
 def pad(rows: Sequence[npt.NDArray[np.generic]]) -> torch.Tensor:
     """Stack rows of unequal length [T_i, ...] as [B, T, ...], filled with zeros on the right."""
     length = max((len(row) for row in rows), default=0)

@@ -17,6 +17,7 @@ from selfdistill_cli.methods.arrays import (
     masks,
     pad,
     per_sample,
+    present,
     trajectory_rewards,
     unpad,
 )
@@ -63,7 +64,7 @@ class ValueGap:
         if not samples or self.head.num_fits < self.settings.warmup_fits:
             return list(groups), _metrics(torch.ones(1, 1), torch.ones(1, 1).bool(), 0.0, ramp)
         mask = masks(samples)
-        advantages = pad([_present(sample.advantages) for sample in samples])
+        advantages = pad([present(sample.advantages) for sample in samples])
         raw, weights = self._weights(groups, samples, advantages, mask)
         changed = unpad(gear.apply_weights(advantages, weights, ramp), samples)
         shown = unpad(weights, samples)
@@ -109,7 +110,7 @@ class ValueGap:
         """V_orig [B,T]: the critic's values, the siblings' mean reward, or 0."""
         mask = masks(samples)
         if self.settings.v_orig == "critic":
-            return pad([_present(sample.values) for sample in samples])
+            return pad([present(sample.values) for sample in samples])
         if self.settings.v_orig == "zero":
             return torch.zeros(mask.shape)
         rewards, group_ids = trajectory_rewards(groups)
@@ -138,11 +139,6 @@ class ValueGap:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned."""
         self.head.load_state_dict(state["head"])
-
-
-def _present(array: Any) -> Any:
-    assert array is not None, "the judge phase computes what a part needs"
-    return array
 
 
 def _metrics(

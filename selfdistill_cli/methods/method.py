@@ -12,7 +12,7 @@ from selfdistill_cli.core.protocols import Advantage, Credit, Metrics, Source, S
 from selfdistill_cli.core.settings import ViewSettings
 from selfdistill_cli.core.types import Batch, Group, PolicyOutput, Sample
 from selfdistill_cli.losses.divergence import k3
-from selfdistill_cli.methods.arrays import all_samples, masks, pad
+from selfdistill_cli.methods.arrays import all_samples, masks, pad, present
 from selfdistill_cli.methods.settings import MethodSettings
 
 TEACHER = "teacher"
@@ -114,11 +114,6 @@ def _teacher_metrics(groups: Sequence[Group]) -> dict[str, float]:
     if not scored:
         return {}
     mask = masks(scored)
-    student = pad([_present(sample.old_logprobs) for sample in scored])
+    student = pad([present(sample.old_logprobs) for sample in scored])
     teacher = pad([sample.views[TEACHER].logprobs for sample in scored])
     return {"teacher/kl": float(k3(student, teacher, mask).sum() / mask.sum().clamp(min=1))}
-
-
-def _present(array: Any) -> Any:
-    assert array is not None, "the judge phase computes what a part needs"
-    return array
