@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 
 from selfdistill_cli.batching.settings import BatchSettings
 from selfdistill_cli.core.seeds import Key, stream
-from selfdistill_cli.core.types import Batch, FloatArray, Sample
+from selfdistill_cli.core.types import Batch, FloatArray, Sample, ViewBatch, ViewScores
+
+Unembedding = tuple[torch.Tensor, torch.Tensor | None]
 
 
 def collate(
@@ -17,12 +19,14 @@ def collate(
     term_names: Iterable[str] | None = None,
     view_names: Iterable[str] | None = None,
     device: torch.device | str | None = None,
+    unembeddings: Mapping[str, Unembedding] | None = None,
 ) -> Batch:
     """Pad samples on the right to one micro-batch [B,T]; T is the longest sample.
 
     Absent arrays are 0 and absent weights 1; padding is inactive in every mask. Old log-probs fall
     back to the recorded ones. `term_names` and `view_names` default to those that the samples
     have; a view that is asked for must be in every sample, because no number could stand for it.
+    `unembeddings` gives the matrices that belong to the hidden states of views.
     """
     if not samples:
         raise ValueError("a micro-batch needs at least one sample")
@@ -56,7 +60,34 @@ def collate(
         old_values=floats([s.values for s in samples]),
         returns=floats([s.returns for s in samples]),
         weights={n: floats([s.weights.get(n) for s in samples], fill=1.0) for n in terms},
-        view_logprobs={n: floats([s.views[n].logprobs for s in samples]) for n in views},
+        views={
+            n: _view_batch([s.views[n] for s in samples], length, device, (unembeddings or {}).get(n))
+            for n in views
+        },
+        pairs=torch.tensor([s.pair for s in samples], device=device),
+    )
+
+
+def _view_batch(
+    rows: Sequence[ViewScores],
+    length: int,
+    device: torch.device | str | None,
+    unembedding: Unembedding | None,
+) -> ViewBatch:
+    def floats(arrays: Sequence[np.ndarray | None]) -> torch.Tensor:
+        return _padded(arrays, length, 0.0, np.float32, device)
+
+    tops = {}
+    for need in rows[0].tops:
+        found = [row.tops[need] for row in rows]
+        ids = _padded([top.ids for top in found], length, 0, np.int64, device)
+        tops[need] = ids, floats([t.logprobs for t in found]), floats([t.tail for t in found])
+    return ViewBatch(
+        logprobs=floats([row.logprobs for row in rows]),
+        hidden=None if rows[0].hidden is None else floats([row.hidden for row in rows]),
+        unembedding=unembedding,
+        tops=tops,
+        layers={need: floats([row.layers[need] for row in rows]) for need in rows[0].layers},
     )
 
 
@@ -125,7 +156,8 @@ def _padded(
     dtype: type[np.generic],
     device: torch.device | str | None,
 ) -> torch.Tensor:
-    out = np.full((len(arrays), length), fill, dtype=dtype)
+    extra = next((array.shape[1:] for array in arrays if array is not None), ())
+    out = np.full((len(arrays), length, *extra), fill, dtype=dtype)
     for row, array in enumerate(arrays):
         if array is not None:
             out[row, : len(array)] = array

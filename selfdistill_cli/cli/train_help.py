@@ -17,7 +17,7 @@ OFTEN: tuple[tuple[str, str], ...] = (
     ("seed", "training.settings.TrainSettings"),
     ("method.group_size", "methods.settings.MethodSettings"),
     ("method.drop_flat_groups", "methods.settings.MethodSettings"),
-    ("method.terms.NAME.coefficient", "methods.settings.PolicyGradientSettings"),
+    ("method.terms.NAME.coefficient", "methods.term_settings.PolicyGradientSettings"),
     ("batch.tasks_per_step", "batching.settings.BatchSettings"),
     ("optim.lr", "training.settings.OptimSettings"),
     ("policy.path", "policies.settings.HuggingFaceSettings"),

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from selfdistill_cli.core.hints import Hint, HintKind
+from selfdistill_cli.core.needs import Needs
 from selfdistill_cli.core.types import (
     Batch,
+    FloatArray,
     Generation,
     Group,
     Message,
@@ -128,7 +130,7 @@ class RolloutEngine(Protocol):
 class Engine(Protocol):
     """Owns the student, its optimizer and its gradients."""
 
-    def forward(self, batch: Batch, needs: frozenset[str]) -> PolicyOutput: ...
+    def forward(self, batch: Batch, needs: Needs) -> PolicyOutput: ...
     def backward(self, loss: torch.Tensor, last: bool) -> None: ...
     def step(self) -> float: ...
     def stream_weights(self) -> Iterable[tuple[str, torch.Tensor]]: ...
@@ -151,6 +153,43 @@ class Workshop(Protocol):
     def tasks(self, split: str) -> Sequence[Task]: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Readings:
+    """What a step measured, for parts that follow it."""
+
+    step: int
+    """The step, counted from 1."""
+    losses: Mapping[str, float]
+    """Mean of every term before its coefficient, by term name."""
+    reward: float | None
+    """Mean total reward of the step's episodes, None without episodes."""
+    teacher_kl: float | None
+    """`teacher/kl` of the step, None without a teacher."""
+    success: float | None
+    """The student's success on the validation panel, None if the step did not evaluate."""
+
+
+class SlowCopy(Protocol):
+    """A second set of weights that follows the student."""
+
+    def follow(self, decay: float) -> None:
+        """slow = decay * slow + (1 - decay) * student, by name; integers are copied."""
+        ...
+
+    def copy_student(self) -> None: ...
+    def distance(self) -> float:
+        """Euclidean distance to the student's weights."""
+        ...
+
+    def keep_good(self) -> None:
+        """Remember the weights as they are now."""
+        ...
+
+    def restore_good(self) -> bool:
+        """Go back to the remembered weights; False if there are none."""
+        ...
+
+
 class Source(Stateful, Protocol):
     """Where samples come from."""
 
@@ -160,26 +199,42 @@ class Source(Stateful, Protocol):
 class Advantage(Stateful, Protocol):
     """How good was this trajectory? Fills `Sample.advantages` (and rewards, returns)."""
 
-    needs: frozenset[str]
+    needs: Needs
 
     def assign(self, groups: Sequence[Group]) -> list[Group]: ...
+    def after_credit(self, groups: Sequence[Group]) -> list[Group]:
+        """Compare once more, after the credit was spread; most advantages change nothing."""
+        ...
 
 
 class Credit(Stateful, Protocol):
     """How is that spread over the tokens? Changes `Sample.advantages` or `Sample.weights`."""
 
-    needs: frozenset[str]
+    needs: Needs
 
     def reweight(self, groups: Sequence[Group], step: int) -> tuple[list[Group], Metrics]: ...
     def after_step(self, groups: Sequence[Group], step: int) -> Metrics: ...
 
 
+class Coefficient(Stateful, Protocol):
+    """A number, a schedule or a controller."""
+
+    def __call__(self, step: int) -> float: ...
+    def observe(self, measured: float | None, readings: Readings, synced: bool) -> None:
+        """Move, given the mean of the own term and whether the slow copy was fully copied."""
+        ...
+
+
 class Term(Protocol):
     """One named part of the loss: a sum over a micro-batch and the count that divides it."""
 
-    needs: frozenset[str]
+    needs: Needs
+    coefficient: Coefficient
 
-    def coefficient(self, step: int) -> float: ...
+    def weights(self, groups: Sequence[Group]) -> list[FloatArray] | None:
+        """[T] weight of the term for every sample, fixed when judging; None means 1."""
+        ...
+
     def count(self, batch: Batch) -> float:
         """This micro-batch's share of the global denominator."""
         ...
@@ -192,7 +247,15 @@ class Term(Protocol):
 class Sync(Stateful, Protocol):
     """How the slow copy follows the student."""
 
-    def after_step(self, step: int) -> Metrics: ...
+    synced: bool
+    """Whether this step copied the student fully; the method clears it after each step."""
+
+    def start(self, success: float | None) -> None:
+        """The evaluation before the first step, None if there was none."""
+        ...
+
+    def after_update(self, copy: SlowCopy) -> None: ...
+    def after_step(self, copy: SlowCopy | None, readings: Readings) -> Metrics: ...
 
 
 class Sink(Protocol):

@@ -30,9 +30,10 @@ class Settings:
 class ViewSettings(Settings):
     """Under which weights and with which privileged text the sampled tokens are scored."""
 
-    weights: Literal["policy", "frozen"]
-    """`policy`: the student as it is now; `frozen`: the run's initial policy, or `path`."""
+    weights: Literal["policy", "slow_copy", "frozen"]
+    """The student as it is now, the copy that `method.sync` moves, or weights that never change."""
     path: str | None
-    """Folder of the frozen model (same tokenizer), or null for the run's initial policy."""
+    """First weights of a slow copy, or all of a frozen view: a folder, or RUN[:best|:latest|:STEP]
+    (same tokenizer); null is the run's initial policy."""
     hints: list[HintKind]
     """Privileged text added to the prompt, in this order; empty scores the student's own prompt."""

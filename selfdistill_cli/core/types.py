@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from selfdistill_cli.core.needs import DivergenceNeed, LayerNeed, TopNeed
+
 if TYPE_CHECKING:
     import torch
 
@@ -121,11 +123,35 @@ class Score:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TopScores:
+    """A distribution over K tokens and one bucket for all others, per state."""
+
+    ids: IntArray
+    """[T,K] token ids in ascending order."""
+    logprobs: FloatArray
+    """[T,K] their log-probabilities."""
+    tail: FloatArray
+    """[T] log-mass of all other tokens, -inf if there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ViewScores:
     """The sampled tokens scored under another view."""
 
     logprobs: FloatArray
     """[T] log-probability of each token under the view, 0 at inactive positions."""
+    hidden: FloatArray | None = None
+    """[T,H] hidden state in which the view's model chose, only when a part asks for it."""
+    tops: Mapping[TopNeed, TopScores] = field(default_factory=dict)
+    """Likeliest tokens, only when a part asks for them."""
+    layers: Mapping[LayerNeed, FloatArray] = field(default_factory=dict)
+    """[T,L,H] hidden states of chosen layers, only when a part asks for them."""
+    divergences: Mapping[DivergenceNeed, FloatArray] = field(default_factory=dict)
+    """[T] divergence from the student that sampled, only when a part asks for it."""
+    informed: bool = True
+    """Whether the prompt carried at least one of the hints that were asked for (true if none)."""
+    privileged: str = ""
+    """The text that the student did not see, for people to read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +192,8 @@ class Sample:
     """[T] advantage of each token, 0 at inactive positions."""
     weights: Mapping[str, FloatArray] = field(default_factory=dict)
     """[T] extra per-token weight by term name, absent means 1; `credit` is there to be read."""
+    pair: int = -1
+    """Number of the pair that a preference term compares, -1 for none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +208,24 @@ class Group:
     """One per trajectory."""
     samples: tuple[Sample, ...]
     """One or more per trajectory; rejected trajectories have none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewBatch:
+    """A view's scores of one micro-batch, padded."""
+
+    logprobs: torch.Tensor
+    """[B,T] float32."""
+    hidden: torch.Tensor | None = None
+    """[B,T,H] float32."""
+    unembedding: tuple[torch.Tensor, torch.Tensor | None] | None = None
+    """Matrix [V,H] and bias [V] that belong to `hidden`."""
+    tops: Mapping[TopNeed, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = field(
+        default_factory=dict
+    )
+    """ids [B,T,K], log-probabilities [B,T,K], tail log-mass [B,T]."""
+    layers: Mapping[LayerNeed, torch.Tensor] = field(default_factory=dict)
+    """[B,T,L,H] float32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,8 +248,10 @@ class Batch:
     """[B,T] float32, zeros without a critic."""
     weights: Mapping[str, torch.Tensor]
     """[B,T] float32 by term name."""
-    view_logprobs: Mapping[str, torch.Tensor]
-    """[B,T] float32 by view name."""
+    views: Mapping[str, ViewBatch]
+    """By view name."""
+    pairs: torch.Tensor
+    """[B] int64 number of the pair, -1 for none."""
 
     @property
     def num_rows(self) -> int:
@@ -223,3 +271,7 @@ class PolicyOutput:
     """[B,T] value of the state in which each token was chosen."""
     hidden: torch.Tensor | None = None
     """[B,T,H] hidden state in which each token was chosen, only when a part asks for it."""
+    divergences: Mapping[DivergenceNeed, torch.Tensor] = field(default_factory=dict)
+    """[B,T] divergence from a view in nats, only when a part asks for it."""
+    layers: Mapping[LayerNeed, torch.Tensor] = field(default_factory=dict)
+    """[B,T,L,H] hidden states of chosen layers, only when a part asks for them."""

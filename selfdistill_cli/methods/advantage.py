@@ -10,22 +10,34 @@ import torch
 
 from selfdistill_cli.core.types import Group, Sample
 from selfdistill_cli.losses.advantages import generalized_advantage, group_advantage, place_rewards
+from selfdistill_cli.losses.value_weights import winners
 from selfdistill_cli.methods.arrays import (
     all_samples,
     map_rows,
     masks,
     pad,
     per_sample,
+    per_trajectory,
     present,
     trajectory_rewards,
     unpad,
 )
+from selfdistill_cli.methods.reweighting import CREDIT
 from selfdistill_cli.methods.settings import (
     GeneralizedAdvantageSettings,
     GroupAdvantageSettings,
     NoAdvantageSettings,
+    WinnersSettings,
 )
 from selfdistill_cli.methods.stateless import Stateless
+
+
+class PlainAdvantage(Stateless):
+    """An advantage that compares once."""
+
+    def after_credit(self, groups: Sequence[Group]) -> list[Group]:
+        """Nothing to compare again."""
+        return list(groups)
 
 
 class GroupAdvantage(Stateless):
@@ -40,16 +52,55 @@ class GroupAdvantage(Stateless):
         advantages, _ = group_advantage(
             rewards, group_ids, self.settings.mode, self.settings.epsilon
         )
+        return self._filled(groups, advantages)
+
+    def after_credit(self, groups: Sequence[Group]) -> list[Group]:
+        """Rank trajectories once more by their reweighted advantages, weights kept inside.
+
+        The specification's way to use token weights with a ranking: the order of siblings comes
+        from the mean or sum of A * w, and the new rank is spread by the same weights.
+        """
+        s = self.settings
+        if s.rank_by == "reward":
+            return list(groups)
+        totals, group_ids = _reweighted_totals(groups, mean=s.rank_by == "reweighted_mean")
+        advantages, _ = group_advantage(totals, group_ids, s.mode, s.epsilon)
+        return self._filled(groups, advantages)
+
+    def _filled(self, groups: Sequence[Group], advantages: torch.Tensor) -> list[Group]:
         by_row = per_sample(groups, advantages)
 
         def fill(sample: Sample, row: int) -> Sample:
             flat = np.where(sample.action_mask, float(by_row[row]), 0.0).astype(np.float32)
-            return replace(sample, advantages=flat)
+            weights = sample.weights.get(CREDIT)
+            return replace(sample, advantages=flat if weights is None else flat * weights)
 
         return map_rows(groups, fill)
 
 
-class GeneralizedAdvantage(Stateless):
+class Winners(PlainAdvantage):
+    """Advantage 1 for the winners of each group; all other samples are dropped."""
+
+    def __init__(self, settings: WinnersSettings):
+        self.settings = settings
+
+    def assign(self, groups: Sequence[Group]) -> list[Group]:
+        """Keep winners only (rejection-sampling fine-tuning); ties go to the lower sibling."""
+        s = self.settings
+        rewards, group_ids = trajectory_rewards(groups)
+        won = per_sample(groups, winners(rewards, group_ids, s.fraction).double()) > 0.5
+        if s.only_solved:
+            solved = per_trajectory(groups, lambda score: score.success) >= 1.0
+            flat = torch.tensor([is_flat(g) for g in groups for _ in g.samples], dtype=torch.bool)
+            won = solved & (won | flat)
+        keep = iter(won.tolist())
+        return [
+            replace(group, samples=tuple(_rewarded(x) for x in group.samples if next(keep)))
+            for group in groups
+        ]
+
+
+class GeneralizedAdvantage(PlainAdvantage):
     """GAE with the terminal reward at the trajectory's last active token (arXiv 1506.02438)."""
 
     needs = frozenset({"values"})
@@ -86,7 +137,7 @@ class GeneralizedAdvantage(Stateless):
         return map_rows(groups, fill)
 
 
-class NoAdvantage(Stateless):
+class NoAdvantage(PlainAdvantage):
     """Advantage 0 everywhere: the recipe has no policy gradient."""
 
     def __init__(self, settings: NoAdvantageSettings):
@@ -98,6 +149,31 @@ class NoAdvantage(Stateless):
             groups,
             lambda x, _: replace(x, advantages=np.zeros(len(x.token_ids), dtype=np.float32)),
         )
+
+
+def is_flat(group: Group) -> bool:
+    """Whether all accepted trajectories of a group have the same reward (demonstrations: no)."""
+    totals = [score.total for score in group.scores if score.total is not None]
+    return bool(group.scores) and (not totals or max(totals) == min(totals))
+
+
+def _rewarded(sample: Sample) -> Sample:
+    return replace(sample, advantages=sample.action_mask.astype(np.float32))
+
+
+def _reweighted_totals(groups: Sequence[Group], mean: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sum or mean over a trajectory's tokens of A * w [N], and the group numbers [N]."""
+    values: list[float] = []
+    for group in groups:
+        for trajectory, score in zip(group.trajectories, group.scores, strict=True):
+            if score.total is None:
+                continue
+            own = [x for x in group.samples if x.sibling == trajectory.sibling]
+            total = sum(float(present(x.advantages).sum(dtype=np.float64)) for x in own)
+            count = sum(int(x.action_mask.sum()) for x in own)
+            values.append(total / max(1, count) if mean else total)
+    _, group_ids = trajectory_rewards(groups)
+    return torch.tensor(values, dtype=torch.float64), group_ids
 
 
 def _bootstrapped(group: Group) -> Group:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from selfdistill_cli.core.types import FloatArray, Group, Sample
+from selfdistill_cli.core.types import FloatArray, Group, Sample, Score
 
 
 def all_samples(groups: Sequence[Group]) -> list[Sample]:
@@ -67,7 +67,7 @@ def trajectory_rewards(groups: Sequence[Group]) -> tuple[torch.Tensor, torch.Ten
 
 
 def per_sample(groups: Sequence[Group], values: torch.Tensor) -> torch.Tensor:
-    """Spread one value per accepted trajectory [N] over its samples [B]."""
+    """Spread one value per accepted trajectory [N] over its samples [B]; demonstrations get 0."""
     lookup = iter(values.tolist())
     out: list[float] = []
     for group in groups:
@@ -76,8 +76,20 @@ def per_sample(groups: Sequence[Group], values: torch.Tensor) -> torch.Tensor:
             for trajectory, score in zip(group.trajectories, group.scores, strict=True)
             if score.total is not None
         }
-        out.extend(by_sibling[sample.sibling] for sample in group.samples)
+        out.extend(by_sibling.get(sample.sibling, 0.0) for sample in group.samples)
     return torch.tensor(out, dtype=values.dtype)
+
+
+def per_trajectory(groups: Sequence[Group], read: Callable[[Score], float]) -> torch.Tensor:
+    """What `read` says of each sample's score [B], float64; demonstrations count as solved, 1."""
+    out: list[float] = []
+    for group in groups:
+        by_sibling = {
+            trajectory.sibling: read(score)
+            for trajectory, score in zip(group.trajectories, group.scores, strict=True)
+        }
+        out.extend(by_sibling.get(sample.sibling, 1.0) for sample in group.samples)
+    return torch.tensor(out, dtype=torch.float64)
 
 
 def map_rows(groups: Sequence[Group], fill: Callable[[Sample, int], Sample]) -> list[Group]:

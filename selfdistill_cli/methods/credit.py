@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,18 +10,18 @@ import torch
 from selfdistill_cli.core.protocols import Metrics
 from selfdistill_cli.core.types import Group, Sample
 from selfdistill_cli.losses import value_weights as gear
+from selfdistill_cli.losses.cleaning import keep_active, row_mean
 from selfdistill_cli.methods.arrays import (
     all_samples,
-    map_rows,
     masks,
     pad,
     per_sample,
     present,
     trajectory_rewards,
-    unpad,
 )
 from selfdistill_cli.methods.coefficients import coefficient
-from selfdistill_cli.methods.settings import UniformSettings, ValueGapSettings
+from selfdistill_cli.methods.credit_settings import UniformSettings, ValueGapSettings
+from selfdistill_cli.methods.reweighting import advantages_of, reweighted, unchanged
 from selfdistill_cli.methods.stateless import Stateless
 from selfdistill_cli.methods.value_head import DistilledValueHead
 
@@ -62,32 +61,23 @@ class ValueGap:
         """Change `advantages` by the previous head's weights; also return credit metrics."""
         samples, ramp = all_samples(groups), self.ramp(step)
         if not samples or self.head.num_fits < self.settings.warmup_fits:
-            return list(groups), _metrics(torch.ones(1, 1), torch.ones(1, 1).bool(), 0.0, ramp)
-        mask = masks(samples)
-        advantages = pad([present(sample.advantages) for sample in samples])
-        raw, weights = self._weights(groups, samples, advantages, mask)
-        changed = unpad(gear.apply_weights(advantages, weights, ramp), samples)
-        shown = unpad(weights, samples)
-        s = self.settings
+            return unchanged(groups, ramp)
+        mask, s = masks(samples), self.settings
+        raw, weights = self._weights(groups, samples, mask)
         saturation = gear.saturation_fraction(raw, s.clip_low, s.clip_high, mask)
-        metrics = _metrics(weights, mask, saturation, ramp)
-
-        def fill(sample: Sample, row: int) -> Sample:
-            seen = {**sample.weights, "credit": shown[row]}
-            return replace(sample, advantages=changed[row], weights=seen)
-
-        return map_rows(groups, fill), metrics
+        return reweighted(groups, weights, ramp, saturation)
 
     def _weights(
         self,
         groups: Sequence[Group],
         samples: Sequence[Sample],
-        advantages: torch.Tensor,
         mask: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        s = self.settings
+        s, advantages = self.settings, advantages_of(samples)
         values = self.head.predict(samples)
         original = self._original_values(groups, samples)
+        if s.standardize:
+            values, original = standardized(values - original, mask), torch.zeros_like(values)
         form: dict[str, Any] = {
             "form": s.form,
             "temperature": s.temperature,
@@ -141,15 +131,8 @@ class ValueGap:
         self.head.load_state_dict(state["head"])
 
 
-def _metrics(
-    weights: torch.Tensor, mask: torch.Tensor, saturation: float, ramp: float
-) -> dict[str, float]:
-    active = weights[mask]
-    return {
-        "credit/weight_mean": float(active.mean()),
-        "credit/weight_min": float(active.min()),
-        "credit/weight_max": float(active.max()),
-        "credit/saturation_fraction": saturation,
-        "credit/within_traj_std": gear.within_trajectory_std(weights, mask),
-        "credit/ramp": ramp,
-    }
+def standardized(gap: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Mean 0 and standard deviation 1 over each row's active tokens [B,T]; a flat row gives 0."""
+    centred = keep_active(gap - row_mean(gap, mask)[:, None], mask)
+    std = row_mean(centred.square(), mask).sqrt()[:, None]
+    return torch.where(std > 0, centred / std.clamp(min=1e-8), torch.zeros_like(centred))

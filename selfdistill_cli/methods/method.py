@@ -8,14 +8,25 @@ from typing import Any
 
 import torch
 
-from selfdistill_cli.core.protocols import Advantage, Credit, Metrics, Source, Sums, Sync
+from selfdistill_cli.core.needs import Need, Needs
+from selfdistill_cli.core.protocols import (
+    Advantage,
+    Coefficient,
+    Credit,
+    Metrics,
+    Readings,
+    SlowCopy,
+    Source,
+    Sums,
+    Sync,
+)
 from selfdistill_cli.core.settings import ViewSettings
-from selfdistill_cli.core.types import Batch, Group, PolicyOutput, Sample
-from selfdistill_cli.losses.divergence import k3
-from selfdistill_cli.methods.arrays import all_samples, masks, pad, present
+from selfdistill_cli.core.types import Batch, Group, PolicyOutput
+from selfdistill_cli.methods.advantage import is_flat
+from selfdistill_cli.methods.arrays import map_rows
+from selfdistill_cli.methods.diagnostics import TEACHER, distill_ratio, teacher_metrics
+from selfdistill_cli.methods.pairs import with_pairs
 from selfdistill_cli.methods.settings import MethodSettings
-
-TEACHER = "teacher"
 
 
 class Method:
@@ -27,15 +38,16 @@ class Method:
         self.advantage: Advantage = settings.advantage.build()
         self.credit: Credit = settings.credit.build()
         self.sync: Sync = settings.sync.build()
-        terms = {name: term.build() for name, term in settings.terms.items()}
+        terms = {name: term.build(name) for name, term in settings.terms.items()}
         self.terms: dict[str, Any] = {name: term for name, term in terms.items() if term.active}
         self.views = self._needed_views(teacher)
 
     def _needed_views(self, teacher: ViewSettings | None) -> dict[str, ViewSettings]:
-        """The teacher, if there is one, and every view that an active term reads."""
+        """The teacher, if there is one, and every view that an active part reads."""
         known = dict(self.settings.views) | ({TEACHER: teacher} if teacher else {})
-        wanted = {term.needs_view for term in self.terms.values() if term.needs_view}
-        return {name: view for name, view in known.items() if name in wanted or name == TEACHER}
+        parts: list[Any] = [self.credit, *self.terms.values()]
+        wanted = {name for part in parts for name in getattr(part, "views", ())} | {TEACHER}
+        return {name: view for name, view in known.items() if name in wanted}
 
     @property
     def needs_critic(self) -> bool:
@@ -43,29 +55,52 @@ class Method:
         return any(getattr(term, "needs_critic", False) for term in self.settings.terms.values())
 
     @property
-    def judge_needs(self) -> frozenset[str]:
+    def judge_needs(self) -> Needs:
         """What must be known of the sampled tokens before they are judged."""
-        return self.advantage.needs | self.credit.needs
+        own: list[Needs] = [getattr(t, "judge_needs", frozenset()) for t in self.terms.values()]
+        return self.advantage.needs | self.credit.needs | frozenset[Need]().union(*own)
 
     @property
-    def forward_needs(self) -> frozenset[str]:
+    def forward_needs(self) -> Needs:
         """What the student's forward pass must give besides log-probs."""
-        return frozenset[str]().union(*(term.needs for term in self.terms.values()))
+        return frozenset[Need]().union(*(term.needs for term in self.terms.values()))
+
+    @property
+    def compares_pairs(self) -> bool:
+        """Whether a term compares siblings, which then must not be separated."""
+        return any(getattr(self.settings.terms[name], "pairs", False) for name in self.terms)
 
     def judge(self, groups: Sequence[Group], step: int) -> tuple[list[Group], Metrics]:
         """What is each token worth? Fill advantages, spread them, drop what is to be dropped."""
-        metrics = _teacher_metrics(groups)
+        metrics = teacher_metrics(groups)
         judged, credit_metrics = self.credit.reweight(self.advantage.assign(groups), step)
+        judged = self.advantage.after_credit(judged)
         if self.settings.drop_flat_groups:
             judged = [replace(g, samples=()) if is_flat(g) else g for g in judged]
+        judged = self._weighted(judged)
+        if self.compares_pairs:
+            judged = with_pairs(judged)
         return judged, {**metrics, **credit_metrics}
+
+    def _weighted(self, groups: list[Group]) -> list[Group]:
+        """Fill the weights that terms fix when judging."""
+        for name, term in self.terms.items():
+            rows = term.weights(groups)
+            if rows is not None:
+                groups = map_rows(
+                    groups,
+                    lambda x, row, name=name, rows=rows: replace(
+                        x, weights={**x.weights, name: rows[row]}
+                    ),
+                )
+        return groups
 
     def counts(self, batches: Sequence[Batch]) -> dict[str, float]:
         """Each term's denominator over all micro-batches of one update."""
-        return {
-            name: max(1.0, sum(term.count(batch) for batch in batches))
-            for name, term in self.terms.items()
+        totals = {
+            name: sum(term.count(batch) for batch in batches) for name, term in self.terms.items()
         }
+        return {name: total if total > 0 else 1.0 for name, total in totals.items()}
 
     def total_loss(
         self, output: PolicyOutput, batch: Batch, counts: Mapping[str, float], step: int
@@ -80,9 +115,40 @@ class Method:
             sums[f"loss/{name}"] = (float(total.detach()), term.count(batch))
         return loss, sums
 
-    def after_step(self, groups: Sequence[Group], step: int) -> Metrics:
-        """Fit heads, move controllers, let the slow copy follow."""
-        return {**self.credit.after_step(groups, step), **self.sync.after_step(step)}
+    def loss_metrics(self, means: Mapping[str, float], step: int) -> dict[str, float]:
+        """The total loss, the coefficients that move, and distillation against policy gradient."""
+        values = {name: term.coefficient(step) for name, term in self.terms.items()}
+        total = sum(value * means.get(f"loss/{name}", 0.0) for name, value in values.items())
+        moving = {
+            f"loss/coefficient_{name}": value
+            for name, value in values.items()
+            if not isinstance(self.settings.terms[name].coefficient, int | float)  # pyright: ignore
+        }
+        return {"loss/total": total, **moving, **distill_ratio(self.terms, values, means)}
+
+    def after_update(self, copy: SlowCopy | None) -> None:
+        """One optimizer update was made."""
+        if copy is not None:
+            self.sync.after_update(copy)
+
+    def after_step(
+        self, groups: Sequence[Group], copy: SlowCopy | None, readings: Readings
+    ) -> Metrics:
+        """Fit heads, let the slow copy follow, move controllers."""
+        metrics = {
+            **self.credit.after_step(groups, readings.step),
+            **self.sync.after_step(copy, readings),
+        }
+        for name, moving in self._coefficients().items():
+            moving.observe(readings.losses.get(name), readings, self.sync.synced)
+        self.sync.synced = False
+        return metrics
+
+    def _coefficients(self) -> dict[str, Coefficient]:
+        """Everything that may follow a reading, by the name of its term."""
+        found: dict[str, Coefficient] = {n: term.coefficient for n, term in self.terms.items()}
+        ramp = getattr(self.credit, "ramp", None)
+        return found if ramp is None else {**found, "credit.ramp": ramp}
 
     def state_dict(self) -> dict[str, Any]:
         """State of every part, by name."""
@@ -99,21 +165,5 @@ class Method:
             "advantage": self.advantage,
             "credit": self.credit,
             "sync": self.sync,
+            **{f"coefficient {name}": moving for name, moving in self._coefficients().items()},
         }
-
-
-def is_flat(group: Group) -> bool:
-    """Whether all accepted trajectories of a group have the same reward (demonstrations: no)."""
-    totals = [score.total for score in group.scores if score.total is not None]
-    return bool(group.scores) and (not totals or max(totals) == min(totals))
-
-
-def _teacher_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """`teacher/kl`: reverse KL(student || teacher), sampled k3, nats per active token."""
-    scored: list[Sample] = [s for s in all_samples(groups) if TEACHER in s.views]
-    if not scored:
-        return {}
-    mask = masks(scored)
-    student = pad([present(sample.old_logprobs) for sample in scored])
-    teacher = pad([sample.views[TEACHER].logprobs for sample in scored])
-    return {"teacher/kl": float(k3(student, teacher, mask).sum() / mask.sum().clamp(min=1))}

@@ -11,20 +11,6 @@ from selfdistill_cli.core.settings import Settings, ViewSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearSettings(Settings):
-    """A coefficient that moves linearly and then stays."""
-
-    implementation: ClassVar[str] = "selfdistill_cli.methods.coefficients:Linear"
-
-    start: float
-    """Value at step 1."""
-    end: float
-    """Value from step `steps` on."""
-    steps: int
-    """Steps from start to end."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class MethodSettings(Settings):
     """A recipe: six parts and how they are joined."""
 
@@ -50,6 +36,8 @@ class MethodSettings(Settings):
     """What is minimised: named loss terms."""
     sync: Settings
     """How the slow copy follows the student."""
+    evaluate_teacher: bool
+    """Evaluate the slow copy too, whenever the student is: `eval/teacher_success`."""
 
 
 # --- source ---------------------------------------------------------------------------------
@@ -64,6 +52,34 @@ class PlaySettings(Settings):
 
     split: str
     """Which tasks of the environment."""
+    max_rounds: int
+    """Dynamic sampling: replace flat groups by further tasks, in this many rounds at most; 1 = off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaySettings(PlaySettings):
+    """Episodes of this step and some of earlier steps, with the log-probs that sampled them."""
+
+    implementation: ClassVar[str] = "selfdistill_cli.methods.source:Replay"
+
+    share: float
+    """Part of a step's groups that comes from earlier steps, in [0, 1)."""
+    capacity: int
+    """Groups that are kept."""
+    max_staleness: int
+    """Groups sampled more steps ago are dropped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedSettings(PlaySettings):
+    """Episodes of the student and demonstrations, side by side (GKD's on-policy share)."""
+
+    implementation: ClassVar[str] = "selfdistill_cli.methods.source:Mixed"
+
+    on_policy: float
+    """Part of a step's tasks that the student plays; the rest are demonstrated."""
+    demonstrations: str
+    """Split of the demonstrated tasks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +112,23 @@ class GroupAdvantageSettings(Settings):
     """z-score, minus mean, minus the others' mean, rank in [-1, 1], best +1 and worst -1."""
     epsilon: float
     """Added to the standard deviation (grpo only)."""
+    rank_by: Literal["reward", "reweighted_mean", "reweighted_total"]
+    """Compare rewards, or once more, after the credit: the mean or sum of a trajectory's weights
+    times its advantage."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WinnersSettings(Settings):
+    """Only winners are learned from: the best share of every group that is not flat."""
+
+    implementation: ClassVar[str] = "selfdistill_cli.methods.advantage:Winners"
+    group_relative: ClassVar[bool] = True
+    needs_critic: ClassVar[bool] = False
+
+    fraction: float
+    """Share of each group that counts as winners, at least one."""
+    only_solved: bool
+    """A winner must have solved its task; then a group that is flat and solved wins as a whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,138 +156,6 @@ class NoAdvantageSettings(Settings):
     needs_critic: ClassVar[bool] = False
 
 
-# --- credit ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class UniformSettings(Settings):
-    """Every token keeps its trajectory's advantage."""
-
-    implementation: ClassVar[str] = "selfdistill_cli.methods.credit:Uniform"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ValueGapSettings(Settings):
-    """GEAR, specification form: a value head fitted to winners reweights the advantages."""
-
-    implementation: ClassVar[str] = "selfdistill_cli.methods.credit:ValueGap"
-
-    form: Literal["exp", "exp_sign", "sigmoid", "ratio"]
-    """Map from the value gap to a weight; `exp_sign` follows the sign of the advantage."""
-    temperature: float
-    """Divides the value gap; higher is smoother."""
-    exp_clamp: float
-    """Bound on the exponent."""
-    ratio_delta: float
-    """Added to both values in the form `ratio`."""
-    clip_low: float | None
-    """Smallest weight, null = open."""
-    clip_high: float | None
-    """Largest weight, null = open."""
-    normalize: bool
-    """Divide the weights by their mean over the row's active tokens."""
-    ramp: float | LinearSettings
-    """Share of the weight that is used: A * ((1 - ramp) + ramp * weight)."""
-    v_orig: Literal["critic", "group_mean", "zero"]
-    """The value before distillation: the critic's, the siblings' mean reward, or 0."""
-    winner_fraction: float
-    """Share of each group that counts as winners, at least one."""
-    targets: Literal["return_to_go", "all_tokens"]
-    """What the head is fitted to: the discounted return-to-go, or the reward at every token."""
-    gamma: float
-    """Discount of the return-to-go per active token; below 1 or the targets are constant."""
-    fit_epochs: int
-    """Passes over the winners' tokens after each update."""
-    fit_lr: float
-    """Learning rate of the head."""
-    fit_weight_decay: float
-    """Decoupled weight decay of the head."""
-    head_decay: float
-    """Moving average of the head over fits, in [0, 1); 0 uses the newest head."""
-    warmup_fits: int
-    """Fits before the head is trusted; until then every weight is 1."""
-
-
-# --- terms ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class PolicyGradientSettings(Settings):
-    """The clipped policy-gradient surrogate and its relatives."""
-
-    implementation: ClassVar[str] = "selfdistill_cli.methods.terms:PolicyGradient"
-    needs_critic: ClassVar[bool] = False
-
-    coefficient: float | LinearSettings
-    """Weight in the total loss."""
-    loss_type: Literal[
-        "ppo", "grpo", "dapo", "dr_grpo", "gspo", "gspo_token", "cispo", "reinforce", "a2c"
-    ]
-    """Surrogate and reduction, as in docs/methods.md."""
-    clip_low: float
-    """Ratio is clipped from below at 1 - clip_low."""
-    clip_high: float
-    """Ratio is clipped from above at 1 + clip_high."""
-    dual_clip: float | None
-    """Bound on the loss of negative advantages, null = off."""
-    ratio_max: float
-    """Absolute cap of the ratio (cispo only)."""
-    max_completion_length: int
-    """Divisor per row (dr_grpo only), in tokens."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ValueLossSettings(Settings):
-    """Regression of the critic to the returns; its presence creates the critic."""
-
-    implementation: ClassVar[str] = "selfdistill_cli.methods.terms:ValueLoss"
-    needs_critic: ClassVar[bool] = True
-
-    coefficient: float | LinearSettings
-    """Weight in the total loss."""
-    clip: float | None
-    """Largest move of a value from its old estimate, null = off."""
-    detach: bool
-    """Stop the gradient at the hidden state, so that the critic does not move the trunk."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EntropySettings(Settings):
-    """Entropy bonus: minimises minus the mean token entropy."""
-
-    implementation: ClassVar[str] = "selfdistill_cli.methods.terms:EntropyBonus"
-    needs_critic: ClassVar[bool] = False
-
-    coefficient: float | LinearSettings
-    """Weight in the total loss; positive raises the entropy."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReferenceKlSettings(Settings):
-    """Sampled KL of the student to a view, in nats per token."""
-
-    implementation: ClassVar[str] = "selfdistill_cli.methods.terms:ReferenceKl"
-    needs_critic: ClassVar[bool] = False
-
-    coefficient: float | LinearSettings
-    """Weight in the total loss; 0 skips the view's scoring pass."""
-    view: str
-    """Which view is the reference."""
-    estimator: Literal["k2", "k3"]
-    """Schulman's estimators; k1 is left out, its gradient as a loss has expectation zero."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CrossEntropySettings(Settings):
-    """Negative log-likelihood of the demonstrated tokens."""
-
-    implementation: ClassVar[str] = "selfdistill_cli.methods.terms:CrossEntropy"
-    needs_critic: ClassVar[bool] = False
-
-    coefficient: float | LinearSettings
-    """Weight in the total loss."""
-
-
 # --- sync -----------------------------------------------------------------------------------
 
 
@@ -263,3 +164,58 @@ class NoSyncSettings(Settings):
     """There is no slow copy."""
 
     implementation: ClassVar[str] = "selfdistill_cli.methods.sync:NoSync"
+    keeps_copy: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowCopySettings(Settings):
+    """What all ways to follow the student have in common."""
+
+    keeps_copy: ClassVar[bool] = True
+
+    unit: Literal["update", "step"]
+    """What is counted: optimizer updates, or steps (a collection with all its updates)."""
+    scope: Literal["all", "head"]
+    """Copy all trained weights, or the unembedding alone on the student's own trunk."""
+    lora_average: Literal["factors", "product"]
+    """Over adapters: average A and B (an approximation), or their product (exact and dense)."""
+    pause_kl: float | None
+    """Do not follow after a step whose `teacher/kl` exceeds this, in nats per token; null = off."""
+    rollback_kl: float | None
+    """After such a step go back to the copy as it was at the best evaluation; null = off."""
+    save_every: int
+    """Steps between skill checkpoints: the slow copy as a policy of its own, 0 = off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmaSettings(SlowCopySettings):
+    """Exponential moving average: slow = decay * slow + (1 - decay) * student."""
+
+    implementation: ClassVar[str] = "selfdistill_cli.methods.sync:Ema"
+
+    decay: float
+    """Share of the slow copy that is kept: 0 is the student, 1 is frozen."""
+    full_sync_every: int
+    """Units between full copies of the student, 0 = off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardSettings(SlowCopySettings):
+    """A full copy of the student every so often."""
+
+    implementation: ClassVar[str] = "selfdistill_cli.methods.sync:Hard"
+
+    every: int
+    """Units between copies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatedSettings(SlowCopySettings):
+    """A full copy when the student beats the copy on the validation panel."""
+
+    implementation: ClassVar[str] = "selfdistill_cli.methods.sync:Gated"
+
+    margin: float
+    """By how much the student's success must exceed the copy's."""
+    patience: int
+    """Evaluations in a row that must do so, against noise."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from selfdistill_cli.core.needs import Needs
+
 
 class Stateless:
     """Keeps nothing between steps: nothing to save, nothing to restore."""
 
-    needs: frozenset[str] = frozenset()
+    needs: Needs = frozenset()
 
     def state_dict(self) -> dict[str, Any]:
         """Empty."""

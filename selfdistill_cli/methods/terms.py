@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from selfdistill_cli.core.needs import Needs
 from selfdistill_cli.core.protocols import Sums
-from selfdistill_cli.core.types import Batch, PolicyOutput
+from selfdistill_cli.core.types import Batch, FloatArray, Group, PolicyOutput
 from selfdistill_cli.losses.divergence import k2, k3
 from selfdistill_cli.losses.policy_gradient import (
     LOSS_TYPES,
@@ -17,7 +19,7 @@ from selfdistill_cli.losses.policy_gradient import (
 )
 from selfdistill_cli.losses.value import value_loss
 from selfdistill_cli.methods.coefficients import coefficient, is_zero
-from selfdistill_cli.methods.settings import (
+from selfdistill_cli.methods.term_settings import (
     CrossEntropySettings,
     EntropySettings,
     PolicyGradientSettings,
@@ -26,23 +28,31 @@ from selfdistill_cli.methods.settings import (
 )
 
 
-class _TokenMean:
+class TokenMean:
     """A term that is a mean over active tokens."""
 
-    needs: frozenset[str] = frozenset()
-    needs_view: str | None = None
+    needs: Needs = frozenset()
+    judge_needs: Needs = frozenset()
+    """What must be known of the sampled tokens when `weights` is called."""
+    views: tuple[str, ...] = ()
+    """Views that the term reads."""
 
-    def __init__(self, settings: Any):
+    def __init__(self, settings: Any, name: str):
         self.settings = settings
+        self.name = name
         self.coefficient = coefficient(settings.coefficient)
         self.active = not is_zero(settings.coefficient)
+
+    def weights(self, groups: Sequence[Group]) -> list[FloatArray] | None:
+        """Every token counts as 1."""
+        return None
 
     def count(self, batch: Batch) -> float:
         """Active tokens."""
         return float(batch.action_mask.sum())
 
 
-class PolicyGradient(_TokenMean):
+class PolicyGradient(TokenMean):
     """The surrogate of `losses.policy_gradient` with the reduction of its loss type."""
 
     settings: PolicyGradientSettings
@@ -68,17 +78,18 @@ class PolicyGradient(_TokenMean):
             "policy/clip_fraction_low": (out.clip_low, out.active),
             "policy/clip_fraction": (out.clip_high + out.clip_low, out.active),
             "policy/approx_kl": (out.kl_k3, out.active),
+            "policy/loss_magnitude": (float(out.per_token.detach().abs().sum()), out.active),
         }
         return reduce_total(out.per_token, mask, reduction, s.max_completion_length), sums
 
 
-class ValueLoss(_TokenMean):
+class ValueLoss(TokenMean):
     """Clipped regression of the critic to the returns."""
 
     settings: ValueLossSettings
 
-    def __init__(self, settings: ValueLossSettings):
-        super().__init__(settings)
+    def __init__(self, settings: ValueLossSettings, name: str):
+        super().__init__(settings, name)
         self.needs = frozenset({"values_detached" if settings.detach else "values"})
 
     def total(self, output: PolicyOutput, batch: Batch) -> tuple[torch.Tensor, Sums]:
@@ -92,7 +103,7 @@ class ValueLoss(_TokenMean):
         return loss.sum(), {"policy/value_mse": (float(error.square().sum()), len(error))}
 
 
-class EntropyBonus(_TokenMean):
+class EntropyBonus(TokenMean):
     """Minus the entropy, so that a positive coefficient raises it."""
 
     settings: EntropySettings
@@ -105,24 +116,24 @@ class EntropyBonus(_TokenMean):
         return -torch.where(mask, output.entropy, torch.zeros_like(output.entropy)).sum(), {}
 
 
-class ReferenceKl(_TokenMean):
+class ReferenceKl(TokenMean):
     """Sampled KL(student || view) by k2 or k3 (Schulman, joschu.net/blog/kl-approx)."""
 
     settings: ReferenceKlSettings
 
-    def __init__(self, settings: ReferenceKlSettings):
-        super().__init__(settings)
-        self.needs_view = settings.view
+    def __init__(self, settings: ReferenceKlSettings, name: str):
+        super().__init__(settings, name)
+        self.views = (settings.view,)
 
     def total(self, output: PolicyOutput, batch: Batch) -> tuple[torch.Tensor, Sums]:
         """Summed estimate over active tokens."""
         estimator = {"k2": k2, "k3": k3}[self.settings.estimator]
-        reference = batch.view_logprobs[self.settings.view]
+        reference = batch.views[self.settings.view].logprobs
         loss = estimator(output.logprobs, reference, batch.action_mask).sum()
         return loss, {}
 
 
-class CrossEntropy(_TokenMean):
+class CrossEntropy(TokenMean):
     """Negative log-likelihood of the demonstrated tokens."""
 
     settings: CrossEntropySettings

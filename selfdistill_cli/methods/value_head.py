@@ -11,7 +11,7 @@ import torch
 from selfdistill_cli.core.types import Sample
 from selfdistill_cli.losses.value_weights import head_loss, value_targets
 from selfdistill_cli.methods.arrays import masks, pad
-from selfdistill_cli.methods.settings import ValueGapSettings
+from selfdistill_cli.methods.credit_settings import ValueGapSettings
 
 
 class DistilledValueHead:

@@ -11,7 +11,9 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from selfdistill_cli.core.errors import CheckpointError, ConfigError
+from selfdistill_cli.core.needs import DivergenceNeed, LayerNeed, Needs
 from selfdistill_cli.core.types import Batch, PolicyOutput
+from selfdistill_cli.losses.distribution import FullTeacher, TopTeacher, divergence
 from selfdistill_cli.losses.logprobs import align_to_tokens, token_statistics
 from selfdistill_cli.policies.chat import TemplateChat
 from selfdistill_cli.policies.stepping import Stepper
@@ -32,6 +34,7 @@ class CausalPolicy(nn.Module):
         self.chat = chat
         self.value_head: nn.Linear | None = None
         self.temperature = 1.0
+        self.head_override: tuple[torch.Tensor, torch.Tensor | None] | None = None
         self._reject_scaled_logits()
 
     @property
@@ -78,7 +81,16 @@ class CausalPolicy(nn.Module):
     def hidden_states(
         self, token_ids_BT: torch.Tensor, attention_mask_BT: torch.Tensor | None
     ) -> torch.Tensor:
-        """Return the last hidden states [B,T,H], after the final norm.
+        """Return the last hidden states [B,T,H], after the final norm. See `_decode`."""
+        return self._decode(token_ids_BT, attention_mask_BT).last_hidden_state
+
+    def _decode(
+        self,
+        token_ids_BT: torch.Tensor,
+        attention_mask_BT: torch.Tensor | None,
+        every_layer: bool = False,
+    ) -> Any:
+        """Run the model without its head.
 
         Positions count the tokens that the mask lets through, so padding may be on either side.
         Without a mask every row is read from position 0 on: right for rows padded on the right,
@@ -87,36 +99,45 @@ class CausalPolicy(nn.Module):
         positions_BT = None
         if attention_mask_BT is not None:
             positions_BT = (attention_mask_BT.long().cumsum(-1) - 1).clamp(min=0)
-        out = self.decoder(
+        return self.decoder(
             input_ids=token_ids_BT,
             attention_mask=attention_mask_BT,
             position_ids=positions_BT,
             use_cache=False,
+            output_hidden_states=every_layer,
         )
-        return out.last_hidden_state
 
     def stepper(self, prompts: Sequence[Sequence[int]], num_new: int) -> Stepper:
         """Read prompts and return what extends them, one id per row, up to `num_new` ids."""
         return Stepper(self, prompts, num_new)
 
     def unembedding(self) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return the matrix [V,H] and the bias [V] that turn hidden states into logits."""
+        """Return the matrix [V,H] and the bias [V] that turn hidden states into logits.
+
+        `head_override` stands in for the model's own while a slow head is scored.
+        """
+        if self.head_override is not None:
+            return self.head_override
         head = self.language_model.get_output_embeddings()
         return head.weight, getattr(head, "bias", None)
 
     def score(
-        self, batch: Batch, needs: frozenset[str], temperature: float | None = None
+        self, batch: Batch, needs: Needs, temperature: float | None = None
     ) -> PolicyOutput:
         """Score the batch's action tokens; everything is aligned to tokens, 0 where inactive.
 
         `needs` may hold "entropy", "hidden", and, with a critic, "values" or "values_detached"
-        (whose gradient stops at the hidden state).
+        (whose gradient stops at the hidden state), divergences from views of the batch, and the
+        hidden states of layers.
         `temperature` defaults to the policy's own; 0 (greedy) scores at 1, as the rollout records.
         """
         chosen = self.temperature if temperature is None else temperature
         token_ids = batch.token_ids.to(self.device)
         active = batch.action_mask.to(self.device)
-        hidden_BTH = self.hidden_states(token_ids, None)  # batches are padded on the right
+        layers = [need for need in needs if isinstance(need, LayerNeed)]
+        # Batches are padded on the right, so no mask is needed.
+        decoded = self._decode(token_ids, None, every_layer=bool(layers))
+        hidden_BTH = decoded.last_hidden_state
         weight, bias = self.unembedding()
         logprobs, entropy = token_statistics(
             hidden_BTH,
@@ -132,7 +153,30 @@ class CausalPolicy(nn.Module):
             entropy=entropy,
             values=self._values(hidden_BTH, active, needs),
             hidden=_chosen_in(hidden_BTH, active) if "hidden" in needs else None,
+            divergences={
+                need: self._divergence(hidden_BTH, active, batch, need)
+                for need in needs
+                if isinstance(need, DivergenceNeed)
+            },
+            layers={need: _layers(decoded.hidden_states, need.layers, active) for need in layers},
         )
+
+    def _divergence(
+        self, hidden_BTH: torch.Tensor, active_BT: torch.Tensor, batch: Batch, need: DivergenceNeed
+    ) -> torch.Tensor:
+        """Divergence of every action token from a view [B,T], 0 where inactive."""
+        weight, bias = self.unembedding()
+        per_token_N = divergence(
+            align_to_tokens(hidden_BTH)[active_BT],
+            weight,
+            bias,
+            _teacher(batch, need, active_BT),
+            kind=need.direction,
+            alpha=need.alpha,
+            temperature=need.temperature,
+        )
+        zeros_BT = per_token_N.new_zeros(active_BT.shape)
+        return zeros_BT.masked_scatter(active_BT, per_token_N)
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield (name, tensor) of parameters and saved buffers; tied weights once."""
@@ -154,12 +198,7 @@ class CausalPolicy(nn.Module):
 
     def load(self, directory: Path) -> None:
         """Read weights that `save` wrote; a critic's head is created if the folder has one."""
-        if hasattr(self.backbone, "peft_config"):
-            from selfdistill_cli.policies.lora import load_adapter
-
-            load_adapter(self.backbone, directory)
-        else:
-            _load_full(self.backbone, directory)
+        self.load_backbone(directory)
         head_file = directory / VALUE_HEAD_FILE
         if head_file.exists():
             self.add_value_head().load_state_dict(load_file(head_file))
@@ -169,6 +208,15 @@ class CausalPolicy(nn.Module):
                 "start from a checkpoint of a method with a critic, or train one from zero by "
                 "loading the weights before the critic is added"
             )
+
+    def load_backbone(self, directory: Path) -> None:
+        """Read the language model's weights, or its adapters, and leave the critic alone."""
+        if hasattr(self.backbone, "peft_config"):
+            from selfdistill_cli.policies.lora import load_adapter
+
+            load_adapter(self.backbone, directory)
+        else:
+            _load_full(self.backbone, directory)
 
     def _values(
         self, hidden_BTH: torch.Tensor, active_BT: torch.Tensor, needs: frozenset[str]
@@ -191,6 +239,29 @@ class CausalPolicy(nn.Module):
                     "hidden state times the unembedding (Llama, Qwen, GPT-2, ...). Use another "
                     "model."
                 )
+
+
+def _teacher(
+    batch: Batch, need: DivergenceNeed, active_BT: torch.Tensor
+) -> FullTeacher | TopTeacher:
+    """The view's distributions at the active tokens."""
+    view = batch.views[need.view]
+    if need.top is not None:
+        ids, logprobs, tail = (x[active_BT] for x in view.tops[need.top])
+        return TopTeacher(ids_NK=ids, logprobs_NK=logprobs, tail_N=tail)
+    assert view.hidden is not None, "the judge phase keeps what a term needs"
+    assert view.unembedding is not None, "the judge phase keeps what a term needs"
+    weight, bias = view.unembedding
+    hidden_NH = view.hidden[active_BT].to(weight.dtype)
+    return FullTeacher(hidden_NH=hidden_NH, unembedding_VH=weight, bias_V=bias)
+
+
+def _layers(
+    hidden_states: Sequence[torch.Tensor], layers: Sequence[int], active_BT: torch.Tensor
+) -> torch.Tensor:
+    """Hidden states [B,T,L,H] of the chosen layers, in the order given."""
+    chosen = [_chosen_in(hidden_states[i], active_BT) for i in layers]
+    return torch.stack(chosen, dim=2)
 
 
 def _chosen_in(hidden_BTH: torch.Tensor, active_BT: torch.Tensor) -> torch.Tensor:

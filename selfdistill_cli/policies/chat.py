@@ -35,6 +35,7 @@ class TemplateChat:
         self.end_of_turn_id = self._find_end_of_turn()
         ends = {tokenizer.eos_token_id, self.end_of_turn_id, *stop_ids}
         self.stop_ids: frozenset[int] = frozenset(int(i) for i in ends if i is not None)
+        self.boundary_ids = self._find_boundary()
         pad = tokenizer.pad_token_id
         self.pad_id = int(self.end_of_turn_id if pad is None else pad)
 
@@ -96,6 +97,16 @@ class TemplateChat:
                 "writes; expected a template that shows earlier assistant turns"
             )
         return tail
+
+    def _find_boundary(self) -> tuple[int, ...]:
+        """Ids with which every prompt ends, whatever was said before: they open an answer."""
+        first, second = (
+            self.prompt_ids([Message(role="user", content=text)]) for text in ("Q", "z!")
+        )
+        size = 0
+        while size < min(len(first), len(second)) and first[-size - 1] == second[-size - 1]:
+            size += 1
+        return tuple(first[len(first) - size :])
 
     def _find_end_of_turn(self) -> int:
         """The first special token that the template writes after an assistant's text, else eos."""

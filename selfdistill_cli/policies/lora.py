@@ -8,6 +8,7 @@ from typing import Any
 from selfdistill_cli.core.errors import CheckpointError, ConfigError
 from selfdistill_cli.policies.settings import LoraSettings
 
+ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_FILE = "adapter_model.safetensors"
 
 

@@ -26,7 +26,8 @@ def write_trajectories(path: Path, groups: Sequence[Group], decode: Decode, limi
 
     `decode` turns ids into text. A demonstration is a line without score. The columns of `credit`
     are named by `credit_columns`: the token, its advantage, and its weight (1 if no part gave
-    one; one column per loss term that has weights of its own).
+    one; one column per loss term that has weights of its own). `privileged` is the text that each
+    view saw beyond the student's prompt.
     """
     records = (record for group in groups for record in _records(group, decode))
     lines = [json.dumps(plain(r), ensure_ascii=False) + "\n" for r in islice(records, limit)]
@@ -79,7 +80,14 @@ def _credit(samples: Sequence[Sample], decode: Decode) -> dict[str, Any]:
     terms = sorted({name for sample in samples for name in sample.weights})
     names = [f"weight of {term}" for term in terms] or ["weight"]
     rows = [row for sample in samples for row in _tokens(sample, terms, decode)]
-    return {"credit_columns": ["token", "advantage", *names], "credit": rows}
+    views = {
+        name: view.privileged
+        for sample in samples
+        for name, view in sample.views.items()
+        if view.privileged
+    }
+    credit = {"credit_columns": ["token", "advantage", *names], "credit": rows}
+    return {**credit, "privileged": views} if views else credit
 
 
 def _tokens(sample: Sample, terms: Sequence[str], decode: Decode) -> Iterator[list[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from selfdistill_cli.training.settings import CheckpointSettings
 MANIFEST = "manifest.json"
 STATE = "training_state.pt"
 POLICY = "policy"
+TEACHER = "teacher"
+Save = Callable[[Path], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,9 +129,11 @@ class Checkpoints:
         return Checkpoint(step=int(path.name[5:]), path=path)
 
     def save(
-        self, step: int, save_policy: Callable[[Path], None], state: dict[str, Any], best_step: int
+        self, step: int, folders: Mapping[str, Save], state: dict[str, Any], best_step: int
     ) -> Checkpoint:
         """Write a checkpoint, then move `latest` and `best`, then delete what is not kept.
+
+        `folders` says how each model folder (`policy`, `teacher`) is written.
 
         A failure (a full disk, for example) leaves every earlier checkpoint untouched.
         """
@@ -138,7 +142,7 @@ class Checkpoints:
         aside = self.root / f".{final.name}.partial"
         shutil.rmtree(aside, ignore_errors=True)
         try:
-            self._write(aside, step, save_policy, state)
+            self._write(aside, step, folders, state)
             shutil.rmtree(final, ignore_errors=True)
             aside.rename(final)
             sync_directory(self.root)
@@ -155,17 +159,18 @@ class Checkpoints:
         return Checkpoint(step=step, path=final)
 
     def _write(
-        self, aside: Path, step: int, save_policy: Callable[[Path], None], state: dict[str, Any]
+        self, aside: Path, step: int, folders: Mapping[str, Save], state: dict[str, Any]
     ) -> None:
-        (aside / POLICY).mkdir(parents=True)
-        save_policy(aside / POLICY)
+        for name, save in folders.items():
+            (aside / name).mkdir(parents=True)
+            save(aside / name)
         torch.save(state, aside / STATE)
         files = {}
         for file in sorted(p for p in aside.rglob("*") if p.is_file()):
             sync_file(file)
             name = str(file.relative_to(aside))
             files[name] = {"sha256": checksum(file), "bytes": file.stat().st_size}
-        for folder in [aside / POLICY, aside]:
+        for folder in [*(aside / name for name in folders), aside]:
             sync_directory(folder)
         write_json(aside / MANIFEST, {"step": step, "version": __version__, "files": files})
 

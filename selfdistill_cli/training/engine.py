@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from selfdistill_cli.core.errors import RunError
+from selfdistill_cli.core.needs import Needs
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.types import Batch, PolicyOutput
 from selfdistill_cli.policies.causal import CausalPolicy
@@ -63,13 +64,13 @@ class TorchEngine:
         torch.manual_seed(seed_for(self.seed, "update", step))
         return self.optim.lr * factor
 
-    def forward(self, batch: Batch, needs: frozenset[str]) -> PolicyOutput:
+    def forward(self, batch: Batch, needs: Needs) -> PolicyOutput:
         """Score a batch with gradients, in training mode."""
         self.policy.train()
         return self.policy.score(batch, needs)
 
     @torch.no_grad()
-    def score(self, batch: Batch, needs: frozenset[str]) -> PolicyOutput:
+    def score(self, batch: Batch, needs: Needs) -> PolicyOutput:
         """Score a batch without gradients and without dropout."""
         training = self.policy.training
         self.policy.eval()

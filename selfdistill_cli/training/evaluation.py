@@ -131,6 +131,18 @@ def evaluate(run: Run, step: int) -> Evaluation:
     return evaluation
 
 
+def evaluate_teacher(run: Run, step: int) -> dict[str, float]:
+    """`eval/teacher_success`: the slow copy, under the student's own prompt, on the same panel."""
+    if run.slow_copy is None or not run.settings.method.evaluate_teacher:  # pyright: ignore
+        return {}
+    run.display.phase("evaluating the teacher")
+    with run.slow_copy.in_place():
+        run.publish(step)
+        evaluation, _ = evaluate_panel(run.workshop, run.settings.eval, step)
+    run.publish(step)
+    return {"eval/teacher_success": evaluation.success}
+
+
 def evaluation_path(directory: Path, step: int) -> Path:
     """Where a step's evaluation lies."""
     return directory / "evaluations" / f"step_{step:06d}.json"

@@ -5,8 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from selfdistill_cli.core.errors import RunError
 
 
 def sync_file(path: Path) -> None:
@@ -53,3 +57,20 @@ def checksum(path: Path) -> str:
     """SHA-256 of a file."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
+    """Write a folder aside, sync it, and put it in its place; an earlier one is replaced."""
+    aside = path.with_name(f".{path.name}.partial")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        fill(aside)
+        for file in (entry for entry in aside.rglob("*") if entry.is_file()):
+            sync_file(file)
+    except (OSError, RuntimeError) as error:  # torch reports a failed write as RuntimeError
+        shutil.rmtree(aside, ignore_errors=True)
+        raise RunError(f"{path} could not be written: {error}. Free some space.") from error
+    shutil.rmtree(path, ignore_errors=True)
+    aside.rename(path)
+    sync_directory(path.parent)

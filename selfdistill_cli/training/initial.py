@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from selfdistill_cli.core.errors import CheckpointError, ConfigError
 from selfdistill_cli.policies.causal import CausalPolicy
-from selfdistill_cli.training.checkpoints import Checkpoint, Checkpoints
+from selfdistill_cli.policies.lora import ADAPTER_CONFIG
+from selfdistill_cli.training.checkpoints import TEACHER, Checkpoint, Checkpoints
 from selfdistill_cli.training.run_directory import find_run
 from selfdistill_cli.training.settings import CheckpointSettings
 
@@ -16,12 +18,40 @@ def find_checkpoint(directory: Path, which: str) -> Checkpoint:
     return Checkpoints(directory / "checkpoints", keep_all).named(which)
 
 
-def initial_weights(policy: CausalPolicy, init_from: str | None, root: str) -> None:
-    """Load `policy.init_from=RUN[:best|:latest|:STEP]`, default best where there is one."""
-    if init_from is None:
-        return
-    name, _, which = init_from.partition(":")
+def policy_folder(path: str, root: str, key: str) -> Path:
+    """The folder of a policy: a folder itself, or RUN[:best|:latest|:STEP|:teacher]."""
+    folder = Path(path)
+    if (folder / "config.json").is_file() or (folder / ADAPTER_CONFIG).is_file():
+        return folder
+    try:
+        return run_policy(path, root)
+    except CheckpointError as error:
+        raise ConfigError(
+            f"{key}={path}: no folder with config.json, and no run: {error}"
+        ) from error
+
+
+def run_policy(spec: str, root: str) -> Path:
+    """The policy of `RUN[:best|:latest|:STEP|:teacher]`, default best where there is one.
+
+    `teacher` is the slow copy as it was saved with the newest checkpoint.
+    """
+    name, _, which = spec.partition(":")
     directory = find_run(name, root)
+    if which == "teacher":
+        folder = find_checkpoint(directory, "latest").path / TEACHER
+        if not folder.is_dir():
+            raise CheckpointError(
+                f"{directory}: its newest checkpoint has no teacher; expected a run whose method "
+                "keeps a slow copy (method=step_kd, bidirectional, ...)"
+            )
+        return folder
     if not which:
         which = "best" if (directory / "checkpoints" / "best").exists() else "latest"
-    policy.load(find_checkpoint(directory, which).policy)
+    return find_checkpoint(directory, which).policy
+
+
+def initial_weights(policy: CausalPolicy, init_from: str | None, root: str) -> None:
+    """Load `policy.init_from=RUN[:best|:latest|:STEP|:teacher]`, or a skill checkpoint's folder."""
+    if init_from is not None:
+        policy.load(policy_folder(init_from, root, "policy.init_from"))

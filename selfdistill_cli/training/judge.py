@@ -2,85 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from selfdistill_cli.batching.collate import collate, micro_batches
-from selfdistill_cli.batching.samples import in_place_of, with_prompt
-from selfdistill_cli.core.settings import ViewSettings
-from selfdistill_cli.core.types import Batch, Group, PolicyOutput, Sample, ViewScores
+from selfdistill_cli.core.needs import DivergenceNeed, Needs
+from selfdistill_cli.core.types import Group, Sample
+from selfdistill_cli.losses.distribution import entropy
+from selfdistill_cli.methods.method import Method
+from selfdistill_cli.training.scorers import Unembedding, scored_rows
+from selfdistill_cli.training.views import with_view
 
 if TYPE_CHECKING:
     from selfdistill_cli.training.run import Run
 
-Scorer = Callable[[Batch, frozenset[str]], PolicyOutput]
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """Samples with advantages, and what the learning phase needs besides."""
+
+    groups: list[Group]
+    """Groups whose samples carry old log-probs, views, advantages and weights."""
+    metrics: dict[str, float]
+    """What the parts found."""
+    unembeddings: Mapping[str, Unembedding]
+    """Of the views whose hidden states are kept, by view name."""
 
 
-def judge(run: Run, groups: list[Group], step: int) -> tuple[list[Group], dict[str, float]]:
+def judge(run: Run, groups: list[Group], step: int) -> Judged:
     """Fill old log-probs, values, hidden states and views; then advantages and credit."""
-    groups = [replace(g, samples=tuple(_with_old(run, list(g.samples)))) for g in groups]
+    groups = [replace(g, samples=tuple(_with_old(list(g.samples)))) for g in groups]
+    groups = _rescored(run, groups, reads_hidden(run.method))
     needs = run.method.judge_needs
-    if _lacks(groups, needs) or run.method.settings.old_logprobs == "recomputed":
-        groups = _rescored(run, groups, needs)
     if "values" in needs or run.method.needs_critic:
         groups = [_with_values(run, group) for group in groups]
-    for name, view in run.method.views.items():
-        groups = _with_view(run, groups, name, view)
+    if "entropy" in needs:
+        groups = [_with_entropy(run, group) for group in groups]
+    unembeddings: dict[str, Unembedding] = {}
+    for name in run.method.views:
+        groups, unembedding = with_view(run, groups, name, step)
+        if unembedding is not None:
+            unembeddings[name] = unembedding
     judged, metrics = run.method.judge(groups, step)
-    return judged, dict(metrics)
+    return Judged(groups=judged, metrics=dict(metrics), unembeddings=unembeddings)
 
 
-def _with_old(run: Run, samples: list[Sample]) -> list[Sample]:
+def _with_old(samples: list[Sample]) -> list[Sample]:
     return [replace(sample, old_logprobs=sample.sampled_logprobs) for sample in samples]
 
 
-def _lacks(groups: Sequence[Group], needs: frozenset[str]) -> bool:
-    wanted = bool(needs & {"hidden", "values"})
-    return wanted and any(s.hidden is None for g in groups for s in g.samples)
-
-
-def score_samples(
-    run: Run, samples: Sequence[Sample], needs: frozenset[str], scorer: Scorer
-) -> list[PolicyOutput]:
-    """Score samples without gradients in micro-batches; one output [1,T] per sample, in order."""
-    outputs: dict[int, PolicyOutput] = {}
-    for rows in micro_batches([[sample] for sample in samples], run.settings.batch):
-        scored = scorer(collate(rows, device=run.engine.device), needs)
-        for row, sample in enumerate(rows):
-            outputs[id(sample)] = _row(scored, row, len(sample.token_ids))
-    return [outputs[id(sample)] for sample in samples]
-
-
-def _row(output: PolicyOutput, row: int, length: int) -> PolicyOutput:
-    def cut(x: torch.Tensor | None) -> torch.Tensor | None:
-        return None if x is None else x[row : row + 1, :length].cpu()
-
-    return PolicyOutput(
-        logprobs=output.logprobs[row : row + 1, :length].cpu(),
-        entropy=cut(output.entropy),
-        values=cut(output.values),
-        hidden=cut(output.hidden),
+def reads_hidden(method: Method) -> bool:
+    """Whether anything is computed from the student's hidden states when judging."""
+    needs, forward = method.judge_needs, method.forward_needs
+    words = needs & {"hidden", "values", "entropy"}
+    divergences = any(isinstance(need, DivergenceNeed) for need in needs)
+    student_topk = any(
+        isinstance(need, DivergenceNeed) and need.support == "student_topk" for need in forward
     )
+    return bool(words) or divergences or student_topk or method.needs_critic
 
 
-def _rescored(run: Run, groups: Sequence[Group], needs: frozenset[str]) -> list[Group]:
-    """One scoring pass for what the rollout did not give."""
-    samples = [sample for group in groups for sample in group.samples]
-    wanted = frozenset({"hidden"}) if needs & {"hidden", "values"} else frozenset[str]()
-    outputs = iter(score_samples(run, samples, wanted, run.engine.score))
+def _rescored(run: Run, groups: list[Group], with_hidden: bool) -> list[Group]:
+    """One scoring pass for what the rollout did not give: replayed and demonstrated samples."""
     recompute = run.method.settings.old_logprobs == "recomputed"
-
-    def fill(sample: Sample) -> Sample:
-        output = next(outputs)
+    samples = [sample for group in groups for sample in group.samples]
+    lacking = [s for s in samples if recompute or (with_hidden and s.hidden is None)]
+    if not lacking:
+        return groups
+    needs: Needs = frozenset({"hidden"}) if with_hidden else frozenset()
+    filled: dict[int, Sample] = {}
+    for index, output in scored_rows(run, lacking, needs, run.engine.score):
+        sample = lacking[index]
         if output.hidden is not None:
             sample = replace(sample, hidden=output.hidden[0].float().numpy())
-        return replace(sample, old_logprobs=output.logprobs[0].numpy()) if recompute else sample
-
-    return [replace(g, samples=tuple(fill(s) for s in g.samples)) for g in groups]
+        if recompute:
+            sample = replace(sample, old_logprobs=output.logprobs[0].numpy())
+        filled[id(lacking[index])] = sample
+    return [replace(g, samples=tuple(filled.get(id(s), s) for s in g.samples)) for g in groups]
 
 
 def _with_values(run: Run, group: Group) -> Group:
@@ -98,33 +98,16 @@ def _with_values(run: Run, group: Group) -> Group:
     return replace(group, samples=tuple(fill(sample) for sample in group.samples))
 
 
-def _with_view(run: Run, groups: Sequence[Group], name: str, view: ViewSettings) -> list[Group]:
-    """Score the sampled tokens under other weights and another prompt."""
-    prompted = [_prompted(run, group, view) for group in groups]
-    scorer = run.engine.score if view.weights == "policy" else run.frozen[name].score
-    outputs = iter(score_samples(run, [s for rows in prompted for s in rows], frozenset(), scorer))
+def _with_entropy(run: Run, group: Group) -> Group:
+    """The entropy of the sampling distribution, from the cached hidden states."""
+    weight, bias = run.policy.unembedding()
 
-    def fill(sample: Sample, seen: Sample) -> Sample:
-        aligned = in_place_of(sample, seen, next(outputs).logprobs[0].numpy())
-        return replace(sample, views={**sample.views, name: ViewScores(logprobs=aligned)})
+    def fill(sample: Sample) -> Sample:
+        assert sample.hidden is not None
+        hidden = torch.from_numpy(sample.hidden[sample.action_mask]).to(weight)
+        out = np.zeros(len(sample.token_ids), dtype=np.float32)
+        found = entropy(hidden, weight, bias, temperature=run.policy.temperature or 1.0)
+        out[sample.action_mask] = found.float().cpu().numpy()
+        return replace(sample, entropy=out)
 
-    return [
-        replace(
-            group,
-            samples=tuple(fill(s, seen) for s, seen in zip(group.samples, rows, strict=True)),
-        )
-        for group, rows in zip(groups, prompted, strict=True)
-    ]
-
-
-def _prompted(run: Run, group: Group, view: ViewSettings) -> list[Sample]:
-    """The group's samples under the view's prompt; later ids are copied verbatim."""
-    if not view.hints:
-        return list(group.samples)
-    out: list[Sample] = []
-    for sample in group.samples:
-        messages = run.workshop.hinted_messages(
-            group.task, view.hints, group.trajectories, group.scores, sample.sibling
-        )
-        out.append(with_prompt(sample, run.policy.chat.prompt_ids(messages)))
-    return out
+    return replace(group, samples=tuple(fill(sample) for sample in group.samples))

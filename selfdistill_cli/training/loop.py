@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from selfdistill_cli.batching.collate import collate, updates
-from selfdistill_cli.core.types import Group
-from selfdistill_cli.training.evaluation import evaluate, evaluation_due
-from selfdistill_cli.training.judge import judge
+from selfdistill_cli.methods.pairs import pair_numbers
+from selfdistill_cli.training.evaluation import evaluate, evaluate_teacher, evaluation_due
+from selfdistill_cli.training.judge import Judged, judge
 from selfdistill_cli.training.run import Run
-from selfdistill_cli.training.summary import Tally, collection_metrics, memory_metrics
+from selfdistill_cli.training.summary import (
+    Tally,
+    collection_metrics,
+    memory_metrics,
+    readings_of,
+)
 
 
 def train(run: Run) -> None:
@@ -29,7 +33,7 @@ def train(run: Run) -> None:
 
         # 2. Judge: whatever the parts need of the sampled tokens; then what is each token worth?
         run.display.phase("judging")
-        judged, judge_metrics = judge(run, groups, step)
+        judged = judge(run, groups, step)
         clock.lap("judge")
 
         # 3. Learn: each term is a sum, divided by its own denominator over the whole update.
@@ -42,29 +46,36 @@ def train(run: Run) -> None:
         due = evaluation_due(run.settings.eval, step, run.settings.run.max_steps)
         evaluation = evaluate(run, step) if due else None
         clock.lap("eval")
-        after_metrics = run.method.after_step(judged, step)
-        clock.lap("follow")
-
         metrics = {
             **collection_metrics(groups),
-            **judge_metrics,
+            **judged.metrics,
             **update_metrics,
-            **after_metrics,
             "policy/lr": learning_rate,
         }
-        run.finish_step(step, judged, metrics, evaluation, {**clock.metrics(), **memory_metrics()})
+        readings = readings_of(step, metrics, evaluation)
+        metrics |= run.method.after_step(judged.groups, run.slow_copy, readings)
+        if due:
+            metrics |= evaluate_teacher(run, step)
+        clock.lap("follow")
+
+        times = {**clock.metrics(), **memory_metrics()}
+        run.finish_step(step, judged.groups, metrics, evaluation, times)
         if run.interrupts.requested:
             run.preempt(step)
 
 
-def learn(run: Run, groups: Sequence[Group], step: int) -> dict[str, float]:
+def learn(run: Run, judged: Judged, step: int) -> dict[str, float]:
     """Epochs x mini-batches of updates on the step's samples; return means over them."""
-    samples = [sample for group in groups for sample in group.samples]
+    samples = [sample for group in judged.groups for sample in group.samples]
     tally, norms = Tally(), list[float]()
     method, engine = run.method, run.engine
     needs = method.forward_needs | {"entropy"}
-    for update in updates(samples, run.settings.batch, (run.settings.seed, "updates", step)):
-        batches = [collate(rows, device=engine.device) for rows in update]
+    key = (run.settings.seed, "updates", step)
+    for update in updates(samples, run.settings.batch, key, pair_numbers(samples)):
+        batches = [
+            collate(rows, device=engine.device, unembeddings=judged.unembeddings)
+            for rows in update
+        ]
         counts = method.counts(batches)
         for i, batch in enumerate(batches):
             output = engine.forward(batch, needs)
@@ -74,10 +85,15 @@ def learn(run: Run, groups: Sequence[Group], step: int) -> dict[str, float]:
             run.guards.check_loss(step, {name: pair[0] for name, pair in sums.items()})
             engine.backward(loss, last=i == len(batches) - 1)
         norms.append(engine.step())
+        method.after_update(run.slow_copy)
     means = tally.means()
-    total = sum(t.coefficient(step) * means.get(f"loss/{n}", 0.0) for n, t in method.terms.items())
     norm = sum(norms) / len(norms) if norms else 0.0
-    return {**means, "loss/total": total, "policy/grad_norm": norm, "policy/updates": len(norms)}
+    return {
+        **means,
+        **method.loss_metrics(means, step),
+        "policy/grad_norm": norm,
+        "policy/updates": len(norms),
+    }
 
 
 class Clock:

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from selfdistill_cli.core.errors import Preempted
 from selfdistill_cli.core.protocols import Sink
-from selfdistill_cli.core.types import Batch, Group, PolicyOutput
+from selfdistill_cli.core.types import Group
 from selfdistill_cli.methods.method import Method
 from selfdistill_cli.policies.causal import CausalPolicy
+from selfdistill_cli.teachers.weight_copy import WeightCopy
 from selfdistill_cli.tracking.metrics_file import MetricsFile
 from selfdistill_cli.tracking.trajectories import write_trajectories
-from selfdistill_cli.training.checkpoints import Checkpoint, Checkpoints
+from selfdistill_cli.training.checkpoints import POLICY, TEACHER, Checkpoint, Checkpoints
 from selfdistill_cli.training.engine import TorchEngine
-from selfdistill_cli.training.evaluation import Evaluation, evaluate
+from selfdistill_cli.training.evaluation import Evaluation, evaluate, evaluate_teacher
+from selfdistill_cli.training.files import write_folder
 from selfdistill_cli.training.guards import Guards
 from selfdistill_cli.training.interrupts import Interrupts
+from selfdistill_cli.training.scorers import Scorer
 from selfdistill_cli.training.settings import TrainSettings
 from selfdistill_cli.training.workshop import TrainingWorkshop
-
-
-class FrozenPolicy:
-    """Weights that never change, scored without gradients."""
-
-    def __init__(self, policy: CausalPolicy):
-        self.policy = copy.deepcopy(policy).eval().requires_grad_(False)
-
-    @torch.no_grad()
-    def score(self, batch: Batch, needs: frozenset[str]) -> PolicyOutput:
-        """Score a batch."""
-        return self.policy.score(batch, needs)
 
 
 @dataclass(kw_only=True)
@@ -54,8 +42,10 @@ class Run:
     """The recipe."""
     workshop: TrainingWorkshop
     """Plays, demonstrates, scores."""
-    frozen: Mapping[str, FrozenPolicy]
-    """Frozen weights by view name."""
+    scorers: Mapping[str, Scorer]
+    """Under whose weights each view is scored, by view name."""
+    slow_copy: WeightCopy | None
+    """The weights that follow the student, None without a sync."""
     checkpoints: Checkpoints
     """The run's checkpoints."""
     guards: Guards
@@ -83,6 +73,8 @@ class Run:
         self.policy.load(checkpoint.policy)
         self.engine.load_state_dict(state["engine"])
         self.method.load_state_dict(state["method"])
+        if self.slow_copy is not None:
+            self.slow_copy.load_state_dict(state["slow_copy"])
         self.guards.load_state_dict(state["guards"])
         self.best = dict(state["best"])
         self.total_tokens = state["total_tokens"]
@@ -98,8 +90,12 @@ class Run:
 
     def log_baseline(self) -> None:
         """Evaluate before the first step, so that every gain has a start to be measured from."""
-        if self.settings.eval.every > 0:
-            self._log(0, evaluate(self, 0).metrics())
+        if self.settings.eval.every == 0:
+            self.method.sync.start(None)
+            return
+        evaluation = evaluate(self, 0)
+        self.method.sync.start(evaluation.success)
+        self._log(0, {**evaluation.metrics(), **evaluate_teacher(self, 0)})
 
     def finish_step(
         self,
@@ -117,6 +113,7 @@ class Run:
             metrics = {**metrics, **evaluation.metrics()}
         self._log(step, {**metrics, **clock, "time/tokens_per_s": _speed(metrics, clock)})
         self._write_trajectories(step, groups)
+        self._save_skill(step)
         improved = self._note_best(step, metrics)
         if improved or self.checkpoints.due(step, self.settings.run.max_steps):
             self.save(step)
@@ -146,11 +143,28 @@ class Run:
         state = {
             "engine": self.engine.state_dict(),
             "method": self.method.state_dict(),
+            "slow_copy": None if self.slow_copy is None else self.slow_copy.state_dict(),
             "guards": self.guards.state_dict(),
             "best": self.best,
             "total_tokens": self.total_tokens,
         }
-        self.checkpoints.save(step, self.policy.save, state, int(self.best["step"]))
+        folders: dict[str, Callable[[Path], None]] = {POLICY: self.policy.save}
+        if self.slow_copy is not None and self.slow_copy.is_policy:
+            folders[TEACHER] = self._save_teacher
+        self.checkpoints.save(step, folders, state, int(self.best["step"]))
+
+    def _save_teacher(self, directory: Path) -> None:
+        """Write the slow copy as a policy of its own."""
+        assert self.slow_copy is not None
+        with self.slow_copy.in_place():
+            self.policy.save(directory)
+
+    def _save_skill(self, step: int) -> None:
+        """Every so often the slow copy is kept for good: `policy.init_from=.../skills/NAME`."""
+        every = getattr(self.settings.method.sync, "save_every", 0)  # pyright: ignore
+        if every > 0 and step % every == 0:
+            name = f"teacher_skill_step_{step:06d}"
+            write_folder(self.directory / "skills" / name, self._save_teacher)
 
     def preempt(self, step: int) -> None:
         """Write a checkpoint unless this step has one, then raise Preempted."""

@@ -16,16 +16,17 @@ from selfdistill_cli.core.protocols import Env, Sink
 from selfdistill_cli.core.settings import ViewSettings
 from selfdistill_cli.methods.method import Method
 from selfdistill_cli.policies.causal import CausalPolicy
-from selfdistill_cli.policies.huggingface import load_policy
 from selfdistill_cli.tracking.metrics_file import MetricsFile
 from selfdistill_cli.training.checkpoints import Checkpoints
 from selfdistill_cli.training.evaluation import Evaluation, evaluation_path, improvement
 from selfdistill_cli.training.initial import initial_weights
 from selfdistill_cli.training.interrupts import Interrupts
+from selfdistill_cli.training.judge import reads_hidden
 from selfdistill_cli.training.loop import train
-from selfdistill_cli.training.run import FrozenPolicy, Run
+from selfdistill_cli.training.run import Run
 from selfdistill_cli.training.run_directory import RunDirectory
 from selfdistill_cli.training.settings import TrainSettings
+from selfdistill_cli.training.teachers import build_scorers, build_slow_copy
 from selfdistill_cli.training.workshop import TrainingWorkshop
 
 
@@ -85,12 +86,9 @@ def assemble(
     """Build every room's object and join them."""
     method = Method(settings.method, view_of(settings.teacher))  # pyright: ignore
     policy = build_policy(settings, method)
-    frozen = {
-        name: FrozenPolicy(_frozen_weights(policy, view))
-        for name, view in method.views.items()
-        if view.weights == "frozen"
-    }
     engine = settings.zero.build(policy, settings.optim, settings.run.max_steps, settings.seed)
+    slow_copy = build_slow_copy(method, policy, settings.run.root)
+    scorers = build_scorers(method.views, policy, engine, slow_copy, settings.run.root)
     workshop = build_workshop(settings, env, policy, method)
     return Run(
         settings=settings,
@@ -99,7 +97,8 @@ def assemble(
         engine=engine,
         method=method,
         workshop=workshop,
-        frozen=frozen,
+        scorers=scorers,
+        slow_copy=slow_copy,
         checkpoints=Checkpoints(directory.path / "checkpoints", settings.checkpoint),
         guards=settings.guards.build(display.message),
         metrics_file=MetricsFile(directory.path / "metrics.jsonl"),
@@ -124,14 +123,6 @@ def build_policy(settings: TrainSettings, method: Method) -> CausalPolicy:
     return policy
 
 
-def _frozen_weights(policy: CausalPolicy, view: ViewSettings) -> CausalPolicy:
-    if view.path is None:
-        return policy
-    frozen = load_policy(Path(view.path))
-    frozen.temperature = policy.temperature
-    return frozen
-
-
 def build_workshop(
     settings: TrainSettings, env: Env, policy: CausalPolicy, method: Method
 ) -> TrainingWorkshop:
@@ -145,7 +136,7 @@ def build_workshop(
         chat=policy.chat,
         rollout=settings.rollout.build(policy),
         rollout_settings=settings.rollout,
-        with_hidden=bool(method.judge_needs & {"hidden", "values"}) or method.needs_critic,
+        with_hidden=reads_hidden(method),
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import resource
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from selfdistill_cli.core.protocols import Sums
+from selfdistill_cli.core.protocols import Readings, Sums
 from selfdistill_cli.core.types import Finish, Group, Score, Stop
-from selfdistill_cli.methods.method import is_flat
+from selfdistill_cli.methods.advantage import is_flat
+from selfdistill_cli.training.evaluation import Evaluation
 
 
 class Tally:
@@ -73,3 +74,21 @@ def memory_metrics() -> dict[str, float]:
     """Peak resident memory of this process, in MiB."""
     peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"memory/peak_rss_mb": round(peak_kib / 1024, 1)}
+
+
+def readings_of(
+    step: int, metrics: Mapping[str, float], evaluation: Evaluation | None
+) -> Readings:
+    """What parts that follow a step may read of it."""
+    losses = {
+        name.removeprefix("loss/"): value
+        for name, value in metrics.items()
+        if name.startswith("loss/")
+    }
+    return Readings(
+        step=step,
+        losses=losses,
+        reward=metrics.get("reward/mean"),
+        teacher_kl=metrics.get("teacher/kl"),
+        success=None if evaluation is None else evaluation.success,
+    )

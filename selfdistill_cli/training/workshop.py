@@ -15,6 +15,21 @@ from selfdistill_cli.core.types import Group, Message, Score, Task, Trajectory
 from selfdistill_cli.rollout.episodes import play
 
 
+@dataclass(frozen=True, kw_only=True)
+class HintedPrompt:
+    """A prompt with privileged text."""
+
+    ids: Sequence[int]
+    """[P] token ids up to the assistant boundary."""
+    hints: tuple[Hint, ...]
+    """The hints that the environment could give."""
+
+    @property
+    def privileged(self) -> str:
+        """What the student did not see, for people to read."""
+        return "\n".join(f"[{hint.kind}] {hint.text}" for hint in self.hints)
+
+
 @dataclass(kw_only=True)
 class TrainingWorkshop:
     """Joins environment, rollout engine, chat template and reward."""
@@ -116,13 +131,40 @@ class TrainingWorkshop:
         salt: int = 0,
     ) -> tuple[Message, ...]:
         """The task's prompt with those of the hints that the environment can give here."""
+        return with_hints(
+            task.messages, self._hints(task, kinds, siblings, scores, index, salt)
+        )
+
+    def hinted_prompt(
+        self,
+        task: Task,
+        kinds: Sequence[HintKind],
+        siblings: Sequence[Trajectory],
+        scores: Sequence[Score],
+        index: int | None,
+        salt: int = 0,
+    ) -> HintedPrompt:
+        """The same as token ids, with the hints that it carries."""
+        hints = self._hints(task, kinds, siblings, scores, index, salt)
+        ids = self.chat.prompt_ids(with_hints(task.messages, hints))
+        return HintedPrompt(ids=ids, hints=tuple(hints))
+
+    def _hints(
+        self,
+        task: Task,
+        kinds: Sequence[HintKind],
+        siblings: Sequence[Trajectory],
+        scores: Sequence[Score],
+        index: int | None,
+        salt: int,
+    ) -> list[Hint]:
         found: list[Hint] = []
         for kind in kinds:
             seed = seed_for(self.seed, "hint", salt, task.id, kind)
             hint = self.env.hint(kind, task, siblings, scores, index, seed)
             if hint is not None:
                 found.append(hint)
-        return with_hints(task.messages, found)
+        return found
 
 
 def rejected(group: Group) -> int:

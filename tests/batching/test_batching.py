@@ -119,7 +119,7 @@ def test_collate_pads_on_the_right_with_neutral_values():
     assert batch.old_logprobs.tolist() == [[0, -5, 0], [-1, -1, -1]]
     assert batch.weights["distill"].tolist() == [[1, 1, 1], [3, 3, 3]]
     assert batch.weights["policy"].tolist() == [[1, 1, 1], [1, 1, 1]]
-    assert collate([full]).view_logprobs["teacher"].tolist() == [[-7, -7, -7]]
+    assert collate([full]).views["teacher"].logprobs.tolist() == [[-7, -7, -7]]
     with pytest.raises(ValueError, match=r"teacher.*1 of 2"):
         collate([short, full])
 

@@ -12,7 +12,7 @@ from making import make_group
 from selfdistill_cli.methods.advantage import GeneralizedAdvantage, GroupAdvantage
 from selfdistill_cli.methods.coefficients import coefficient
 from selfdistill_cli.methods.credit import ValueGap
-from selfdistill_cli.methods.method import is_flat
+from selfdistill_cli.methods.advantage import is_flat
 from selfdistill_cli.methods.settings import (
     GeneralizedAdvantageSettings,
     GroupAdvantageSettings,

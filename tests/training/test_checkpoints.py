@@ -25,7 +25,7 @@ def save_policy(folder):
 def saved(root, steps, best=1):
     checkpoints = Checkpoints(root, SETTINGS)
     for step in steps:
-        checkpoints.save(step, save_policy, {"x": torch.arange(3), "step": step}, best)
+        checkpoints.save(step, {"policy": save_policy}, {"x": torch.arange(3), "step": step}, best)
     return checkpoints
 
 
@@ -81,7 +81,7 @@ def test_failed_write_leaves_earlier_checkpoints_alone(tmp_path):
         raise OSError(28, "No space left on device")
 
     with pytest.raises(RunError, match=r"No space left on device.*[Ee]arlier checkpoints"):
-        checkpoints.save(4, full_disk, {}, 2)
+        checkpoints.save(4, {"policy": full_disk}, {}, 2)
     assert checkpoints.newest(pytest.fail).step == 2
     assert [p.name for p in tmp_path.iterdir() if "partial" in p.name] == []
 
@@ -99,7 +99,7 @@ def test_kill_while_writing_leaves_the_old_checkpoint(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
 
         settings = CheckpointSettings(every=2, keep=2, best_metric="eval/success")
-        Checkpoints(Path(sys.argv[1]), settings).save(4, half, {}, 2)
+        Checkpoints(Path(sys.argv[1]), settings).save(4, {"policy": half}, {}, 2)
     """)
     killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)], timeout=120)
     assert killed.returncode == -9

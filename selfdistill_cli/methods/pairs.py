@@ -1,0 +1,50 @@
+"""Which two siblings a preference term compares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from selfdistill_cli.core.types import Group, Sample
+from selfdistill_cli.methods.arrays import present
+
+
+def with_pairs(groups: Sequence[Group]) -> list[Group]:
+    """Number the best and the worst sibling of every group by summed advantage; drop the others.
+
+    Ties go to the lower sibling. A group whose advantages do not differ in sign has no pair.
+    """
+    out: list[Group] = []
+    number = 0
+    for group in groups:
+        best, worst = _best_and_worst(group)
+        if best is None:
+            out.append(replace(group, samples=()))
+            continue
+        chosen = [x for x in group.samples if x.sibling in (best, worst)]
+        out.append(replace(group, samples=tuple(replace(x, pair=number) for x in chosen)))
+        number += 1
+    return out
+
+
+def _best_and_worst(group: Group) -> tuple[int | None, int | None]:
+    totals: dict[int, float] = {}
+    for sample in group.samples:
+        totals[sample.sibling] = totals.get(sample.sibling, 0.0) + _sum(sample)
+    if not totals or max(totals.values()) <= 0 or min(totals.values()) >= 0:
+        return None, None
+    return max(totals, key=totals.__getitem__), min(totals, key=totals.__getitem__)
+
+
+def _sum(sample: Sample) -> float:
+    return float(present(sample.advantages).sum(dtype=np.float64))
+
+
+def pair_numbers(samples: Sequence[Sample]) -> list[int] | None:
+    """Number of the unit that each sample must stay in, None if no sample has a pair."""
+    if all(sample.pair < 0 for sample in samples):
+        return None
+    alone = 1 + max(sample.pair for sample in samples)
+    return [s.pair if s.pair >= 0 else alone + i for i, s in enumerate(samples)]

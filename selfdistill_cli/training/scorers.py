@@ -1,0 +1,108 @@
+"""Under whose weights is a view scored? The student's own, a copy's, or another model's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from selfdistill_cli.batching.collate import collate, micro_batches
+from selfdistill_cli.core.needs import Needs
+from selfdistill_cli.core.types import Batch, PolicyOutput, Sample
+from selfdistill_cli.policies.causal import CausalPolicy
+from selfdistill_cli.teachers.weight_copy import WeightCopy
+from selfdistill_cli.training.engine import TorchEngine
+
+if TYPE_CHECKING:
+    from selfdistill_cli.training.run import Run
+
+Unembedding = tuple[torch.Tensor, torch.Tensor | None]
+
+
+class Scorer(Protocol):
+    """Scores without gradients and without dropout; the student's own mode is left alone."""
+
+    def score(self, batch: Batch, needs: Needs) -> PolicyOutput: ...
+    def unembedding(self) -> Unembedding:
+        """Matrix [V,H] and bias [V] that turn hidden states into logits; stays as it is now."""
+        ...
+
+
+class StudentScorer:
+    """The student as it is now."""
+
+    def __init__(self, engine: TorchEngine):
+        self.engine = engine
+
+    def score(self, batch: Batch, needs: Needs) -> PolicyOutput:
+        """Score a batch."""
+        return self.engine.score(batch, needs)
+
+    def unembedding(self) -> Unembedding:
+        """Cloned, because the next update writes over the student's own."""
+        return _cloned(self.engine.policy.unembedding())
+
+
+class CopyScorer:
+    """A copy's weights in the student's module."""
+
+    def __init__(self, engine: TorchEngine, copy: WeightCopy):
+        self.engine = engine
+        self.copy = copy
+
+    def score(self, batch: Batch, needs: Needs) -> PolicyOutput:
+        """Score a batch."""
+        with self.copy.in_place():
+            return self.engine.score(batch, needs)
+
+    def unembedding(self) -> Unembedding:
+        """Cloned, because the copy moves."""
+        with self.copy.in_place():
+            return _cloned(self.engine.policy.unembedding())
+
+
+class ModelScorer:
+    """Another model with the same tokenizer, which never changes."""
+
+    def __init__(self, policy: CausalPolicy):
+        self.policy = policy.eval().requires_grad_(False)
+
+    @torch.no_grad()
+    def score(self, batch: Batch, needs: Needs) -> PolicyOutput:
+        """Score a batch."""
+        return self.policy.score(batch, needs)
+
+    def unembedding(self) -> Unembedding:
+        """The model's own."""
+        return self.policy.unembedding()
+
+
+def _cloned(unembedding: Unembedding) -> Unembedding:
+    weight, bias = unembedding
+    return weight.detach().clone(), None if bias is None else bias.detach().clone()
+
+
+def scored_rows(
+    run: Run, samples: Sequence[Sample], needs: Needs, score: Callable[[Batch, Needs], PolicyOutput]
+) -> Iterator[tuple[int, PolicyOutput]]:
+    """Score samples without gradients in micro-batches; yield (index, output [1,T]) of each."""
+    place = {id(sample): i for i, sample in enumerate(samples)}
+    assert len(place) == len(samples), "every sample is an object of its own"
+    for rows in micro_batches([[sample] for sample in samples], run.settings.batch):  # pyright: ignore
+        scored = score(collate(rows, device=run.engine.device), needs)
+        for row, sample in enumerate(rows):
+            yield place[id(sample)], _row(scored, row, len(sample.token_ids))
+
+
+def _row(output: PolicyOutput, row: int, length: int) -> PolicyOutput:
+    def cut(x: torch.Tensor) -> torch.Tensor:
+        return x[row : row + 1, :length].cpu()
+
+    return PolicyOutput(
+        logprobs=cut(output.logprobs),
+        entropy=None if output.entropy is None else cut(output.entropy),
+        values=None if output.values is None else cut(output.values),
+        hidden=None if output.hidden is None else cut(output.hidden),
+        layers={need: cut(x) for need, x in output.layers.items()},
+    )

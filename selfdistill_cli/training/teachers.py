@@ -1,0 +1,116 @@
+"""Build what scores the views: the student, copies of its weights, other models."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.core.settings import ViewSettings
+from selfdistill_cli.methods.method import Method
+from selfdistill_cli.policies.causal import CausalPolicy
+from selfdistill_cli.policies.huggingface import load_policy
+from selfdistill_cli.policies.lora import ADAPTER_CONFIG
+from selfdistill_cli.teachers.weight_copy import AdapterProductCopy, HeadCopy, WeightCopy
+from selfdistill_cli.training.engine import TorchEngine
+from selfdistill_cli.training.initial import policy_folder
+from selfdistill_cli.training.scorers import CopyScorer, ModelScorer, Scorer, StudentScorer
+
+
+def build_slow_copy(method: Method, policy: CausalPolicy, root: str) -> WeightCopy | None:
+    """The weights that `method.sync` moves, None without one."""
+    sync: Any = method.settings.sync
+    if not getattr(sync, "keeps_copy", False):
+        return None
+    paths = {v.path for v in method.views.values() if v.weights == "slow_copy" and v.path}
+    if len(paths) > 1:
+        raise ConfigError(
+            f"method.views: slow copies start from {', '.join(sorted(paths))}; there is one slow "
+            "copy, so give one path"
+        )
+    if not paths:
+        return _new_copy(sync, policy)
+    student = WeightCopy(policy.backbone, dtype=None)
+    policy.load_backbone(policy_folder(paths.pop(), root, "teacher.path"))
+    slow = _new_copy(sync, policy)
+    student.write_back()
+    return slow
+
+
+def _new_copy(sync: Any, policy: CausalPolicy) -> WeightCopy:
+    if sync.scope == "head":
+        return HeadCopy(policy)
+    if sync.lora_average == "product" and hasattr(policy.backbone, "peft_config"):
+        return AdapterProductCopy(policy.backbone)
+    return WeightCopy(policy.backbone)
+
+
+def build_scorers(
+    views: Mapping[str, ViewSettings],
+    policy: CausalPolicy,
+    engine: TorchEngine,
+    slow_copy: WeightCopy | None,
+    root: str,
+) -> dict[str, Scorer]:
+    """One scorer per view; frozen views of the initial policy share one copy."""
+    initial: WeightCopy | None = None
+    scorers: dict[str, Scorer] = {}
+    for name, view in views.items():
+        if view.weights == "policy":
+            scorers[name] = StudentScorer(engine)
+        elif view.weights == "slow_copy":
+            assert slow_copy is not None, "config.rules asks for a sync that keeps a copy"
+            scorers[name] = CopyScorer(engine, slow_copy)
+        elif view.path is None:
+            initial = initial or WeightCopy(policy.backbone, dtype=None)
+            scorers[name] = CopyScorer(engine, initial)
+        else:
+            key = "teacher.path" if name == "teacher" else f"method.views.{name}.path"
+            scorers[name] = ModelScorer(_other_model(policy, view.path, root, key))
+    return scorers
+
+
+def _other_model(policy: CausalPolicy, path: str, root: str, key: str) -> CausalPolicy:
+    """A frozen model from a folder or a run, checked to speak the student's tokens."""
+    folder = policy_folder(path, root, key)
+    if (folder / ADAPTER_CONFIG).is_file():  # a run with adapters on the student's own base model
+        other = copy.deepcopy(policy)
+        other.load_backbone(folder)
+        return other
+    other = load_policy(folder, dtype=str(policy.unembedding()[0].dtype).removeprefix("torch."))
+    _check_tokenizer(policy, other, f"{key}={path}")
+    other.to(policy.device)
+    other.temperature = policy.temperature
+    _fit_vocabulary(other, policy.unembedding()[0].shape[0])
+    return other
+
+
+def _check_tokenizer(policy: CausalPolicy, other: CausalPolicy, where: str) -> None:
+    """Raise ConfigError unless both map the same texts to the same ids."""
+    own, theirs = (p.chat.tokenizer.get_vocab() for p in (policy, other))
+    if own == theirs:
+        return
+    differing = sorted(set(own.items()) ^ set(theirs.items()), key=lambda item: item[1])
+    token, index = differing[0]
+    raise ConfigError(
+        f"{where}: its tokenizer differs from the student's in {len(differing)} entries, for "
+        f"example {token!r} (id {index}); expected a model with the same tokenizer, because the "
+        "teacher scores the student's own token ids"
+    )
+
+
+def _fit_vocabulary(other: CausalPolicy, size: int) -> None:
+    """Give both unembeddings as many rows: rows beyond the tokenizer are padding."""
+    weight, bias = other.unembedding()
+    rows = weight.shape[0]
+    if rows == size:
+        return
+    if rows > size:
+        other.head_override = weight[:size], None if bias is None else bias[:size]
+        return
+    padded = torch.nn.functional.pad(weight, (0, 0, 0, size - rows))
+    bias = weight.new_zeros(rows) if bias is None else bias
+    other.head_override = padded, torch.nn.functional.pad(bias, (0, size - rows), value=-torch.inf)

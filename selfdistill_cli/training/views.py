@@ -1,0 +1,198 @@
+"""Views: the sampled tokens scored under other weights and another prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from selfdistill_cli.batching.samples import in_place_of, with_prompt
+from selfdistill_cli.core.errors import RunError
+from selfdistill_cli.core.needs import DivergenceNeed, LayerNeed, Need, Needs, TopNeed
+from selfdistill_cli.core.types import (
+    FloatArray,
+    Group,
+    PolicyOutput,
+    Sample,
+    TopScores,
+    ViewScores,
+)
+from selfdistill_cli.losses.distribution import FullTeacher, divergence, top_ids, top_teacher
+from selfdistill_cli.training.scorers import Unembedding, scored_rows
+
+if TYPE_CHECKING:
+    from selfdistill_cli.training.run import Run
+
+
+def with_view(
+    run: Run, groups: Sequence[Group], name: str, step: int
+) -> tuple[list[Group], Unembedding | None]:
+    """Fill `Sample.views[name]`; also the view's unembedding if its hidden states are kept."""
+    scorer, needs = run.scorers[name], ViewNeeds(run, name)
+    unembedding = scorer.unembedding() if needs.reads_hidden else None
+    samples = [sample for group in groups for sample in group.samples]
+    prompted = [seen for group in groups for seen in _prompted(run, group, name, step)]
+    filled: list[Sample | None] = [None] * len(samples)
+    rows = scored_rows(run, [seen.sample for seen in prompted], needs.of_pass, scorer.score)
+    for index, output in rows:
+        sample, seen = samples[index], prompted[index]
+        scores = ViewScores(
+            logprobs=in_place_of(sample, seen.sample, output.logprobs[0].numpy()),
+            informed=seen.informed,
+            privileged=seen.privileged,
+        )
+        scores = _with_distributions(run, needs, sample, seen.sample, scores, output, unembedding)
+        filled[index] = replace(sample, views={**sample.views, name: scores})
+    complete = iter([sample for sample in filled if sample is not None])
+    out = [replace(g, samples=tuple(next(complete) for _ in g.samples)) for g in groups]
+    return out, unembedding if needs.keeps_hidden else None
+
+
+class ViewNeeds:
+    """What the method's parts ask of one view."""
+
+    def __init__(self, run: Run, name: str):
+        judging = _of_view(run.method.judge_needs, name)
+        learning = _of_view(run.method.forward_needs, name)
+        self.divergences = [need for need in judging if isinstance(need, DivergenceNeed)]
+        self.tops = {n.top for n in learning if isinstance(n, DivergenceNeed) and n.top is not None}
+        self.layers = [need for need in learning if isinstance(need, LayerNeed)]
+        self.keeps_hidden = any(
+            isinstance(need, DivergenceNeed) and need.top is None for need in learning
+        )
+
+    @property
+    def reads_hidden(self) -> bool:
+        """Whether the scoring pass must give hidden states."""
+        return self.keeps_hidden or bool(self.divergences) or bool(self.tops)
+
+    @property
+    def of_pass(self) -> Needs:
+        """What the scoring pass must give."""
+        words: set[Need] = {"hidden"} if self.reads_hidden else set()
+        return frozenset({*words, *self.layers})
+
+
+def _of_view(needs: Needs, name: str) -> list[DivergenceNeed | LayerNeed]:
+    return [need for need in needs if not isinstance(need, str) and need.view == name]
+
+
+class _Seen:
+    """A sample under the view's prompt."""
+
+    def __init__(self, sample: Sample, informed: bool = True, privileged: str = ""):
+        self.sample = sample
+        self.informed = informed
+        self.privileged = privileged
+
+
+def _prompted(run: Run, group: Group, name: str, step: int) -> list[_Seen]:
+    """The group's samples under the view's prompt; later ids are copied verbatim."""
+    hints = run.method.views[name].hints
+    if not hints:
+        return [_Seen(sample) for sample in group.samples]
+    out: list[_Seen] = []
+    for sample in group.samples:
+        prompt = run.workshop.hinted_prompt(
+            group.task, hints, group.trajectories, group.scores, sample.sibling, salt=step
+        )
+        _check_boundary(sample, prompt.ids, name, run.policy.chat.boundary_ids)
+        seen = with_prompt(sample, prompt.ids)
+        out.append(_Seen(seen, informed=bool(prompt.hints), privileged=prompt.privileged))
+    return out
+
+
+def _check_boundary(
+    sample: Sample, prompt_ids: Sequence[int], name: str, boundary: Sequence[int]
+) -> None:
+    """Both prompts must end with what opens an assistant's turn, or tokens do not line up."""
+    own = sample.token_ids[: sample.num_prompt_tokens].tolist()
+    ends = [ids[len(ids) - len(boundary) :] for ids in (list(prompt_ids), own)]
+    if ends[0] != list(boundary) or ends[1] != list(boundary):
+        raise RunError(
+            f"view {name}: its prompt ends with the ids {ends[0]} and the student's with "
+            f"{ends[1]}; expected both to end with {list(boundary)}, which opens an answer. Use a "
+            "chat template whose generation prompt does not depend on the messages."
+        )
+
+
+def _with_distributions(
+    run: Run,
+    needs: ViewNeeds,
+    sample: Sample,
+    seen: Sample,
+    scores: ViewScores,
+    output: PolicyOutput,
+    unembedding: Unembedding | None,
+) -> ViewScores:
+    """Add what the parts ask for beyond log-probabilities."""
+    layers = {
+        need: in_place_of(sample, seen, output.layers[need][0].float().numpy())
+        for need in needs.layers
+    }
+    if unembedding is None or output.hidden is None:
+        return replace(scores, layers=layers)
+    hidden = in_place_of(sample, seen, output.hidden[0].float().numpy())
+    own = _Distributions(run, sample, hidden, unembedding)
+    return replace(
+        scores,
+        layers=layers,
+        hidden=hidden if needs.keeps_hidden else None,
+        tops={need: own.top(need) for need in needs.tops},
+        divergences={need: own.divergence(need) for need in needs.divergences},
+    )
+
+
+class _Distributions:
+    """One sample's distributions under a view and under the student."""
+
+    def __init__(self, run: Run, sample: Sample, hidden: FloatArray, unembedding: Unembedding):
+        self.run = run
+        self.sample = sample
+        self.unembedding = unembedding
+        self.hidden = self._active(hidden, unembedding[0])
+
+    def _active(self, hidden: FloatArray, like: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(hidden[self.sample.action_mask]).to(like)
+
+    def _student(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        assert self.sample.hidden is not None, "the judge phase keeps the student's states"
+        weight, bias = self.run.policy.unembedding()
+        return self._active(self.sample.hidden, weight), weight, bias
+
+    def top(self, need: TopNeed) -> TopScores:
+        """The view's probabilities of its own or the student's likeliest tokens."""
+        choice: dict[str, Any] = {"k": need.topk}
+        if need.support == "student_topk":
+            choice = {"ids_NK": top_ids(*self._student(), need.topk)}
+        found = top_teacher(self.hidden, *self.unembedding, temperature=need.temperature, **choice)
+        return TopScores(
+            ids=self._spread(found.ids_NK, np.int64),
+            logprobs=self._spread(found.logprobs_NK, np.float32),
+            tail=self._spread(found.tail_N, np.float32),
+        )
+
+    def divergence(self, need: DivergenceNeed) -> FloatArray:
+        """Divergence of the view from the student that sampled, per token."""
+        with torch.no_grad():
+            per_token = divergence(
+                *self._student(),
+                FullTeacher(
+                    hidden_NH=self.hidden,
+                    unembedding_VH=self.unembedding[0],
+                    bias_V=self.unembedding[1],
+                ),
+                kind=need.direction,
+                alpha=need.alpha,
+                temperature=need.temperature,
+            )
+        return self._spread(per_token, np.float32)
+
+    def _spread(self, values: torch.Tensor, dtype: Any) -> Any:
+        """Put [N,...] at the active positions of [T,...]; zeros elsewhere."""
+        out = np.zeros((len(self.sample.token_ids), *values.shape[1:]), dtype=dtype)
+        out[self.sample.action_mask] = values.cpu().numpy().astype(dtype)
+        return out
