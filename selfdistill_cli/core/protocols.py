@@ -70,7 +70,7 @@ class Env(Protocol):
         index: int | None,
         seed: int,
     ) -> Hint | None:
-        """Return privileged text for sibling `index` of a group (None: before any attempt)."""
+        """Return a hint for sibling `index` of a group (None: before any attempt), or None."""
         ...
 
     def close(self) -> None: ...

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
 import pytest
 
 from selfdistill_cli.config import catalog, rules
 from selfdistill_cli.config.compose import compose
 from selfdistill_cli.config.sweeps import check_sweep
 from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.core.settings import Settings
 
 
 def violations(*words: str) -> list[str]:
@@ -56,16 +60,47 @@ def test_shipped_recipes_break_no_rule(method: str, teacher: str) -> None:
             "method.terms.reference_kl.view: got 'referenc', expected one of reference; did you "
             "mean 'reference'?",
         ),
-        (
-            ["teacher=hinted", "teacher.hints=[skill]"],
-            "teacher.hints: the environment cannot give the hint 'skill'; it gives: answer,",
-        ),
-        (["eval.hints=[evidence]"], "eval.hints: the environment cannot give the hint 'evidence'"),
         (["rollout.max_new_tokens=512"], "rollout.max_new_tokens: got 512, which leaves no room"),
     ],
 )
 def test_a_violation_names_the_key_and_the_remedy(words: list[str], expected: str) -> None:
     found = violations(*words)
+    assert len(found) == 1
+    assert found[0].startswith(expected)
+
+
+class PlainEnv:
+    """What the rule about hints asks of an environment's class."""
+
+    hints = frozenset({"feedback", "answer"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainSettings(Settings):
+    """Settings of an environment that gives two hints."""
+
+    implementation: ClassVar[str] = f"{__name__}:PlainEnv"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            ["teacher=hinted", "teacher.hints=[skill]"],
+            "teacher.hints: the environment cannot give the hint 'skill'; it gives: answer, "
+            "feedback",
+        ),
+        (["eval.hints=[evidence]"], "eval.hints: the environment cannot give the hint 'evidence'"),
+        (
+            ["method=sft", "method.source.hints.pruned=0.5"],
+            "method.source.hints: the environment cannot give the hint 'pruned'",
+        ),
+    ],
+)
+def test_a_hint_that_the_environment_cannot_give(words: list[str], expected: str) -> None:
+    settings = compose(words).settings
+    assert rules.violations(settings) == []
+    found = rules.violations(replace(settings, env=PlainSettings()))
     assert len(found) == 1
     assert found[0].startswith(expected)
 

@@ -1,39 +1,20 @@
-"""The code environment: user data, grading, hints."""
+"""The code environment: user data, grading."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from code_envs import FIXTURE, make_env, task_of
 
 from selfdistill_cli.core.errors import ConfigError, DataError
-from selfdistill_cli.core.types import Score, Stop, Task, Trajectory
 from selfdistill_cli.envs.code import family
 from selfdistill_cli.envs.code.data import SPLITS
 from selfdistill_cli.envs.code.env import CodeEnv
 from selfdistill_cli.envs.code.grading import equal, extract_program
-from selfdistill_cli.envs.settings import CodeEnvSettings
-from selfdistill_cli.sandbox.settings import SandboxSettings
-
-FIXTURE = str(Path(__file__).parent / "human_eval_style.jsonl")
-SANDBOX = SandboxSettings(
-    level="auto", workers=2, time_limit_s=1.0, memory_mb=128, max_file_mb=1, max_output_kb=64
-)
-DEFAULTS: dict[str, Any] = {
-    "data": None,
-    "instructions": None,
-    "validation_fraction": 0.0,
-    "test_fraction": 0.0,
-    "sandbox": SANDBOX,
-}
-
-
-def make_env(**changes: Any) -> CodeEnv:
-    return CodeEnvSettings(**{**DEFAULTS, **changes}).build()
 
 
 @pytest.fixture(scope="module")
@@ -48,25 +29,6 @@ def users() -> Iterator[CodeEnv]:
     env = make_env(data=FIXTURE)
     yield env
     env.close()
-
-
-def task_of(env: CodeEnv, task_id: str) -> Task:
-    tasks = [*env.tasks("train"), *env.tasks("test")]
-    return next(task for task in tasks if task.id == task_id)
-
-
-def attempt(env: CodeEnv, task: Task, *programs: str) -> tuple[list[Trajectory], list[Score]]:
-    outcomes = env.grade([task] * len(programs), programs)
-    trajectories = [
-        Trajectory(
-            task=task, sibling=i, turns=(), stop=Stop.DONE, outcome=outcome, policy_version=0
-        )
-        for i, outcome in enumerate(outcomes)
-    ]
-    scores = [
-        Score(total=0.0, success=float(o["passed"] == o["total"]), parts={}) for o in outcomes
-    ]
-    return trajectories, scores
 
 
 @pytest.mark.parametrize(
@@ -164,55 +126,6 @@ def test_built_in_tasks(built_in: CodeEnv) -> None:
     assert all(outcome["passed"] == outcome["total"] > 0 for outcome in outcomes)
     wrong = built_in.grade(tasks, [family.wrong_program(task, 0) for task in tasks])
     assert all(outcome["passed"] < outcome["total"] for outcome in wrong)
-
-
-def test_hints_before_any_attempt(built_in: CodeEnv) -> None:
-    task = built_in.tasks("train")[0]
-    hints = {kind: built_in.hint(kind, task, (), (), None, 7) for kind in built_in.hints}
-    assert all(hint is not None and hint.kind == kind for kind, hint in hints.items())
-    texts = {kind: hint.text for kind, hint in hints.items() if hint}
-    wrong = family.wrong_program(task, 7)
-    assert texts["answer"] == texts["sibling"] == task.answer
-    assert texts["own_wrong_answer"] == wrong
-    assert texts["feedback"].startswith(f"{wrong}\nf(")
-    assert ", expected " in texts["feedback"]
-    again = built_in.hint("feedback", task, (), (), None, 7)
-    assert again is not None
-    assert again.text == texts["feedback"]
-
-
-def test_hints_after_attempts(users: CodeEnv) -> None:
-    task = task_of(users, "own/4")
-    right, wrong = "def double(x): return x * 2", "def double(x): return x"
-    group = attempt(users, task, right, wrong, "def double(x): return 2 * x")
-    failed = users.hint("own_wrong_answer", task, *group, 1, 0)
-    assert failed is not None
-    assert failed.text == wrong
-    feedback = users.hint("feedback", task, *group, 1, 0)
-    assert feedback is not None
-    assert feedback.text == f"{wrong}\ndouble(2) returned 2, expected 4"
-    for kind in ("own_wrong_answer", "feedback"):
-        assert users.hint(kind, task, *group, 0, 0) is None  # it did not fail
-    seen = {users.hint("sibling", task, *group, 0, seed) for seed in range(5)}
-    assert {hint.text for hint in seen if hint} == {"def double(x): return 2 * x"}
-    chosen = {users.hint("sibling", task, *group, 1, seed) for seed in range(20)}
-    assert len(chosen) == 2
-    assert users.hint("answer", task, *group, 1, 0) is None  # the line has none
-
-
-def test_no_sibling_hint_without_a_success(users: CodeEnv) -> None:
-    task = task_of(users, "Mini/1")
-    group = attempt(users, task, "    return 1", "    return n")
-    assert users.hint("sibling", task, *group, 0, 0) is None
-
-
-def test_users_tasks_have_no_made_wrong_programs(users: CodeEnv) -> None:
-    task = task_of(users, "Mini/1")
-    for kind in ("own_wrong_answer", "feedback"):
-        assert users.hint(kind, task, (), (), None, 0) is None
-    answer = users.hint("answer", task, (), (), None, 0)
-    assert answer is not None
-    assert answer.text.endswith("return n % 2 == 0")
 
 
 def test_prompts(users: CodeEnv) -> None:

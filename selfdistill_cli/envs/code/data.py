@@ -142,6 +142,9 @@ def make_task(line: Line) -> Task:
     entry_point = _entry_point(line)
     prefix = prompt if re.search(rf"^def\s+{re.escape(entry_point)}\b", prompt, re.M) else ""
     meta = {"entry_point": entry_point, "prefix": prefix, **_tests(line, prefix)}
+    skill = line.text("skill", required=False)
+    if skill is not None:
+        meta["skill"] = skill
     answer = line.text("canonical_solution", "code", required=False)
     if answer is not None:
         answer = complete_program(answer, entry_point, prefix)

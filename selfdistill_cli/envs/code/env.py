@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from selfdistill_cli.core.errors import ConfigError, DataError, did_you_mean
 from selfdistill_cli.core.hints import Hint, HintKind
@@ -11,6 +11,7 @@ from selfdistill_cli.core.protocols import StepResult
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.types import Message, Score, Task, Trajectory
 from selfdistill_cli.envs.code import grading
+from selfdistill_cli.envs.code import hints as texts
 from selfdistill_cli.envs.code.data import SPLITS as DATA_SPLITS
 from selfdistill_cli.envs.code.data import read_tasks
 from selfdistill_cli.envs.settings import CodeEnvSettings
@@ -18,6 +19,15 @@ from selfdistill_cli.sandbox.sandbox import Sandbox
 
 DEMONSTRATIONS, PRACTICE = "demonstrations", "practice"
 SPLITS = (*DATA_SPLITS, DEMONSTRATIONS, PRACTICE)
+
+
+def _failed(siblings: Sequence[Trajectory], scores: Sequence[Score]) -> list[int]:
+    """Attempts that were graded and failed: one that was cut by a limit has no program."""
+    return [
+        i
+        for i, score in enumerate(scores)
+        if score.success < 1.0 and "program" in siblings[i].outcome
+    ]
 
 
 class CodeEpisode:
@@ -37,7 +47,7 @@ class CodeEnv:
     """Tasks that ask for a Python function, graded by tests in a sandbox."""
 
     name = "code"
-    hints: frozenset[HintKind] = frozenset({"answer", "feedback", "sibling", "own_wrong_answer"})
+    hints: frozenset[HintKind] = frozenset(get_args(HintKind))
 
     def __init__(self, settings: CodeEnvSettings) -> None:
         """Check the settings; reads no file and starts no process. Raises ConfigError."""
@@ -56,6 +66,9 @@ class CodeEnv:
             "sibling": self._sibling,
             "own_wrong_answer": self._own_wrong_answer,
             "feedback": self._feedback,
+            "evidence": self._evidence,
+            "skill": self._skill,
+            "meta_skill": self._meta_skill,
         }
 
     @property
@@ -133,13 +146,21 @@ class CodeEnv:
         index: int | None,
         seed: int,
     ) -> Hint | None:
-        """Return privileged text, or None where there is none.
+        """Return a hint, or None where there is none.
 
         answer: the reference program. sibling: a correct program by another attempt (before any
         attempt, the reference). own_wrong_answer: the program of attempt `index`, if it failed.
-        feedback: the same with its first failing test. Before any attempt the last two use a
-        made wrong program, which only built-in tasks have.
+        feedback: the same with its first failing test. evidence: up to two facts that the tests
+        know, such as `f([3, -1]) is 9`. skill: how one part of the task is done, as an idiom
+        (a user's task: its field `skill`). meta_skill: what a correct attempt does and a failed
+        one does not. pruned: no text, but a prompt without the description.
+
+        Before any attempt, feedback and own_wrong_answer use a made wrong program, and meta_skill
+        contrasts it with the reference; only built-in tasks have one.
         """
+        if kind == "pruned":
+            messages = texts.pruned(task)
+            return None if messages is None else Hint(kind=kind, text="", messages=messages)
         text = self._makers[kind](task, siblings, scores, index, seed)
         return None if text is None or not text.strip() else Hint(kind=kind, text=text.strip())
 
@@ -172,8 +193,9 @@ class CodeEnv:
     ) -> dict[str, Any] | str | None:
         """Return the outcome of the failed attempt, or a made wrong program, or None."""
         if siblings:
-            failed = index is not None and scores[index].success < 1.0
-            return dict(siblings[index].outcome) if failed and index is not None else None
+            if index is None or index not in _failed(siblings, scores):
+                return None
+            return dict(siblings[index].outcome)
         if self._settings.data is not None:
             return None
         from selfdistill_cli.envs.code import family
@@ -192,6 +214,41 @@ class CodeEnv:
             return None
         failure = grading.first_failure(wrong)
         return None if failure is None else f"{wrong['program'].strip()}\n{failure}"
+
+    def _evidence(self, task: Task, *args: Any) -> str | None:
+        return texts.evidence(task, args[-1])
+
+    def _skill(self, task: Task, *args: Any) -> str | None:
+        if self._settings.data is not None:
+            return task.meta.get("skill")
+        from selfdistill_cli.envs.code import family
+
+        return family.skill(task, args[-1])
+
+    def _meta_skill(
+        self,
+        task: Task,
+        siblings: Sequence[Trajectory],
+        scores: Sequence[Score],
+        index: int | None,
+        seed: int,
+    ) -> str | None:
+        """Contrast attempt `index`, if it failed, or any failed one, with a correct one."""
+        if not siblings:
+            wrong = self._wrong(task, siblings, scores, index, seed)
+            return texts.contrast(task.answer, wrong) if isinstance(wrong, str) else None
+        good = [i for i, score in enumerate(scores) if score.success >= 1.0]
+        bad = _failed(siblings, scores)
+        if not good or not bad:
+            return None
+        # Its own tokens in its prompt would say little: others come first.
+        good = [i for i in good if i != index] or good
+        bad = [index] if index in bad else bad
+        chosen = [
+            siblings[found[seed_for(seed, "meta_skill", task.id, name) % len(found)]]
+            for name, found in (("good", good), ("bad", bad))
+        ]
+        return texts.contrast(*(attempt.outcome["program"] for attempt in chosen))
 
     def close(self) -> None:
         """Stop the sandbox. May be called again."""

@@ -149,6 +149,25 @@ def wrong_program(task: Task, seed: int) -> str:
     raise AssertionError(f"no program near {task.id} fails its tests")
 
 
+def skill(task: Task, seed: int) -> str:
+    """Return how one part of the task is done, for example `even: ... for x in xs if ...`.
+
+    Only parts that need code of their own count. Raises UserError for a task of another family.
+    """
+    specification = _specifications().get(task.id) or _practice_specifications().get(task.id)
+    if specification is None:
+        raise UserError(f"task: found id '{task.id}', expected a task of the built-in family")
+    keep, change, give = specification.keep, specification.change, specification.give
+    idioms = [(give, give.component.code.replace("{items}", "..."))]
+    if keep.component.code:
+        idioms.append((keep, f"for x in xs if {keep.component.code}"))
+    if change.component.code != "x":
+        idioms.append((change, f"{change.component.code} for x in xs"))
+    part, idiom = idioms[seed_for("skill", seed, task.id) % len(idioms)]
+    phrase = part.component.phrases[seed_for("skill phrase", seed, task.id) % 2]
+    return part.fill(f"{phrase}: {idiom}")
+
+
 def _choice(component: Component, seed: int) -> Choice:
     if not component.has_constant:
         return Choice(component, 0)
@@ -196,7 +215,8 @@ def _all_tasks() -> tuple[Task, ...]:
 
 
 @cache
-def _practice_tasks() -> tuple[Task, ...]:
+def _practice_specifications() -> dict[str, Specification]:
+    """The programs of the practice split by task id."""
     known, drawn, draw = _specifications(), {}, 0
     while len(drawn) < NUM_PRACTICE:
         seed = seed_for("practice", draw)
@@ -207,9 +227,14 @@ def _practice_tasks() -> tuple[Task, ...]:
         found = Specification(_choice(keep, seed), _choice(change, seed // 1000), Choice(give, 0))
         if found.id not in known:
             drawn.setdefault(found.id, found)
+    return {"practice" + name.removeprefix("family"): found for name, found in drawn.items()}
+
+
+@cache
+def _practice_tasks() -> tuple[Task, ...]:
     return tuple(
-        _task(found, "practice" + name.removeprefix("family"), f"Write {ENTRY_POINT}(xs).")
-        for name, found in drawn.items()
+        _task(found, name, f"Write {ENTRY_POINT}(xs).")
+        for name, found in _practice_specifications().items()
     )
 
 

@@ -1,0 +1,122 @@
+"""Texts of the hints that are made from a task or from programs, without running anything."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+
+from selfdistill_cli.core.seeds import seed_for
+from selfdistill_cli.core.types import Message, Task
+
+NUM_FACTS, MAX_FACT = 2, 160
+NUM_CONTRASTS, MAX_CONTRAST = 3, 80
+CONTEXT_BEFORE, CONTEXT_AFTER = 2, 1
+TOKEN = re.compile(r"\w+|[-+*/%<>=!&|^]+|[^\w\s]")
+NAMES = r"(?:[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)?"
+BUILTINS = frozenset(dir(builtins))
+
+
+def evidence(task: Task, seed: int) -> str | None:
+    """Return up to two facts from the task's tests, one a line; None if none can be shown.
+
+    Calls become `f([3, -1]) is 9`; tests that are code give their asserts, without those that
+    need other names than the function, builtins and imports, or that are long.
+    """
+    facts = list(_called(task) if "calls" in task.meta else _asserted(task))
+    facts = [fact for fact in facts if len(fact) <= MAX_FACT and "\n" not in fact]
+    order = sorted(range(len(facts)), key=lambda i: seed_for("evidence", seed, task.id, i))
+    return "\n".join(facts[i] for i in sorted(order[:NUM_FACTS])) or None
+
+
+def _called(task: Task) -> Iterator[str]:
+    for call, expected in zip(task.meta["calls"], task.meta["expected"], strict=True):
+        yield f"{task.meta['entry_point']}({', '.join(map(repr, call))}) is {expected!r}"
+
+
+def _asserted(task: Task) -> Iterator[str]:
+    entry_point = task.meta["entry_point"]
+    trees = [ast.parse(source) for source in (task.meta["setup"], *task.meta["tests"])]
+    nodes = [node for tree in trees for node in tree.body]
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    known = {alias.asname or alias.name for node in imports for alias in node.names}
+    known |= BUILTINS | {entry_point, "candidate"}
+    for node in nodes:
+        inner = node.body if isinstance(node, ast.FunctionDef) and node.name == "check" else [node]
+        for statement in inner:
+            if not isinstance(statement, ast.Assert):
+                continue
+            names = [name for name in ast.walk(statement.test) if isinstance(name, ast.Name)]
+            used = {name.id for name in names}
+            if used <= known and used & {entry_point, "candidate"}:
+                for name in names:
+                    name.id = entry_point if name.id == "candidate" else name.id
+                yield f"assert {ast.unparse(statement.test)}"
+
+
+def contrast(good: str, bad: str) -> str | None:
+    """Return what a right program does where a wrong one does something else, as two lines.
+
+    The programs are compared token by token; each difference is shown with the two tokens before
+    it and the one after it. None if they are the same but for white space.
+    """
+    tokens = [list(TOKEN.finditer(program)) for program in (good, bad)]
+    words = [[token.group() for token in side] for side in tokens]
+    spans = _differences(*words)
+    if not spans:
+        return None
+    shown: list[str] = []
+    for source, side, column in ((good, tokens[0], 0), (bad, tokens[1], 2)):
+        parts = [
+            _around(source, side, span[column], span[column + 1]) for span in spans[:NUM_CONTRASTS]
+        ]
+        shown.append(" ... ".join(part[:MAX_CONTRAST] for part in parts if part))
+    return f"Do: {shown[0]}\nNot: {shown[1]}"
+
+
+def _differences(good: Sequence[str], bad: Sequence[str]) -> list[tuple[int, int, int, int]]:
+    """Return where two lists differ; differences whose contexts would touch are one."""
+    spans: list[tuple[int, int, int, int]] = []
+    for tag, *span in difflib.SequenceMatcher(None, good, bad, autojunk=False).get_opcodes():
+        start, stop, other_start, other_stop = span
+        if tag == "equal":
+            continue
+        if spans and start - spans[-1][1] <= CONTEXT_BEFORE + CONTEXT_AFTER:
+            start, _, other_start, _ = spans.pop()
+        spans.append((start, stop, other_start, other_stop))
+    return spans
+
+
+def _around(source: str, tokens: Sequence[re.Match[str]], start: int, stop: int) -> str:
+    """Return tokens start to stop with their context, on one line."""
+    near = tokens[max(0, start - CONTEXT_BEFORE) : stop + CONTEXT_AFTER]
+    return " ".join(source[near[0].start() : near[-1].end()].split()) if near else ""
+
+
+def pruned(task: Task) -> tuple[Message, ...] | None:
+    """Return the task's messages with the description taken out; None if nothing is left out.
+
+    What stays of the last user message: the head of the function if the prompt is code; else
+    `Write NAME(parameters).` if the prompt says so; else its first line if there are others; else
+    `Write NAME.`. Other messages (instructions) stay as they are.
+    """
+    name, prefix = task.meta["entry_point"], task.meta.get("prefix", "")
+    last = max(i for i, message in enumerate(task.messages) if message["role"] == "user")
+    content = task.messages[last]["content"]
+    head = re.search(rf"^def\s+{re.escape(name)}\b.*?:[ \t]*$", prefix, re.M | re.S)
+    call = re.search(rf"\b{re.escape(name)}\({NAMES}\)", content)
+    named = f"\nName the function {name}."
+    lines = content.removesuffix(named).strip().splitlines()
+    if head or call:
+        short = head.group() if head else f"Write {call.group() if call else name}."
+    elif len(lines) > 1:
+        short = lines[0].strip() + ("" if name in lines[0] else named)
+    else:
+        short = f"Write {name}."
+    if short.strip() == content.strip():
+        return None
+    messages = list(task.messages)
+    messages[last] = Message(role="user", content=short)
+    return tuple(messages)
