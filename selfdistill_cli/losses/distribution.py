@@ -12,11 +12,7 @@ from typing import Any, Literal
 
 import torch
 
-from selfdistill_cli.losses.logprobs import (
-    LOGITS_PER_CHUNK,
-    _finite,  # pyright: ignore[reportPrivateUsage]
-    _log_softmax,  # pyright: ignore[reportPrivateUsage]
-)
+from selfdistill_cli.losses.logprobs import LOGITS_PER_CHUNK, finite, log_softmax
 
 Kind = Literal["forward", "reverse", "jsd"]
 
@@ -99,7 +95,7 @@ def top_teacher(
     parts: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
     for start in range(0, max(1, len(hidden_NH)), size):
         rows = slice(start, start + size)
-        log_p = _log_softmax(hidden_NH[rows], unembedding_VH, bias_V, temperature)
+        log_p = log_softmax(hidden_NH[rows], unembedding_VH, bias_V, temperature)
         ids = _largest(log_p, k) if ids_NK is None else ids_NK[rows].sort(-1).values
         parts.append((ids, *_buckets(log_p, ids)))
     ids, logprobs, tails = (torch.cat(x) for x in zip(*parts, strict=True))
@@ -118,7 +114,7 @@ def top_ids(
     size = chunk_size or _chunk_size(unembedding_VH, 1)
     return torch.cat(
         [
-            _largest(_log_softmax(hidden, unembedding_VH, bias_V, 1.0), k)
+            _largest(log_softmax(hidden, unembedding_VH, bias_V, 1.0), k)
             for hidden in hidden_NH.split(size)
         ]
     )
@@ -141,7 +137,7 @@ class _Divergence(torch.autograd.Function):
         values: list[torch.Tensor] = []
         for start in range(0, max(1, len(hidden_NH)), size):
             rows = slice(start, start + size)
-            log_s = _log_softmax(hidden_NH[rows], unembedding_VH, bias_V, temperature)
+            log_s = log_softmax(hidden_NH[rows], unembedding_VH, bias_V, temperature)
             values.append(_value(*_common_support(log_s, teacher, rows, temperature), share))
         ctx.save_for_backward(hidden_NH, unembedding_VH, bias_V)
         ctx.teacher, ctx.share, ctx.temperature, ctx.size = teacher, share, temperature, size
@@ -158,7 +154,7 @@ class _Divergence(torch.autograd.Function):
         for start in range(0, len(hidden_NH), ctx.size):
             rows = slice(start, start + ctx.size)
             hidden = hidden_NH[rows]
-            log_s = _log_softmax(hidden, unembedding_VH, bias_V, ctx.temperature)
+            log_s = log_softmax(hidden, unembedding_VH, bias_V, ctx.temperature)
             grad = _logits_gradient(log_s, ctx.teacher, rows, ctx.temperature, ctx.share)
             grad = grad.mul_((grads[0][rows] / ctx.temperature)[:, None])
             narrow = grad.to(unembedding_VH.dtype)
@@ -192,7 +188,7 @@ def _common_support(
     """Log-probabilities of student and teacher over the same entries: V of them, or K + tail."""
     if isinstance(teacher, FullTeacher):
         head = teacher.unembedding_VH, teacher.bias_V
-        return log_s_NV, _log_softmax(teacher.hidden_NH[rows], *head, temperature)
+        return log_s_NV, log_softmax(teacher.hidden_NH[rows], *head, temperature)
     log_t = torch.cat([teacher.logprobs_NK[rows], teacher.tail_N[rows, None]], -1)
     return torch.cat(_buckets(log_s_NV, teacher.ids_NK[rows]), -1), log_t.to(log_s_NV.dtype)
 
@@ -231,7 +227,7 @@ def _logits_gradient(
     total = slope.sum(-1, keepdim=True)
     if isinstance(teacher, TopTeacher):
         # Without a tail every entry outside the ids has probability 0, and so a share of 0.
-        within_tail = (log_s_NV - _finite(log_s[:, -1:])).exp_()
+        within_tail = (log_s_NV - finite(log_s[:, -1:])).exp_()
         slope_NV = within_tail.mul_(slope[:, -1:])
         slope = slope_NV.scatter_(-1, teacher.ids_NK[rows], slope[:, :-1])
     return slope - log_s_NV.exp() * total
@@ -261,3 +257,22 @@ def _largest(log_p_NV: torch.Tensor, k: int | None) -> torch.Tensor:
     free_N1 = k - above_NV.sum(-1, keepdim=True)
     tied_NV &= tied_NV.cumsum(-1, dtype=torch.int32) <= free_N1
     return (above_NV | tied_NV).nonzero()[:, 1].view(-1, k)
+
+
+@torch.no_grad()
+def entropy(
+    hidden_NH: torch.Tensor,
+    unembedding_VH: torch.Tensor,
+    bias_V: torch.Tensor | None,
+    *,
+    temperature: float,
+    chunk_size: int | None = None,
+) -> torch.Tensor:
+    """Entropy of each row's distribution in nats [N], without gradient."""
+    size = chunk_size or _chunk_size(unembedding_VH, 1)
+    parts: list[torch.Tensor] = []
+    for start in range(0, max(1, len(hidden_NH)), size):
+        hidden = hidden_NH[start : start + size]
+        log_p = log_softmax(hidden, unembedding_VH, bias_V, temperature)
+        parts.append(-(log_p.exp() * finite(log_p)).sum(-1))
+    return torch.cat(parts)

@@ -85,10 +85,10 @@ class _RowStatistics(torch.autograd.Function):
         logprobs: list[torch.Tensor] = []
         entropies: list[torch.Tensor] = []
         for hidden, ids in zip(hidden_NH.split(size), ids_N.split(size), strict=True):
-            log_p = _log_softmax(hidden, unembedding_VH, bias_V, temperature)
+            log_p = log_softmax(hidden, unembedding_VH, bias_V, temperature)
             logprobs.append(log_p.gather(-1, ids[:, None]).squeeze(-1))
             if need_entropy:
-                entropies.append(-(log_p.exp() * _finite(log_p)).sum(-1))
+                entropies.append(-(log_p.exp() * finite(log_p)).sum(-1))
         logprobs_N = torch.cat(logprobs)
         entropy_N = torch.cat(entropies) if need_entropy else logprobs_N.new_zeros(0)
         ctx.save_for_backward(hidden_NH, unembedding_VH, bias_V, ids_N, entropy_N)
@@ -106,7 +106,7 @@ class _RowStatistics(torch.autograd.Function):
         for start in range(0, len(ids_N), ctx.size):
             rows = slice(start, start + ctx.size)
             hidden = hidden_NH[rows]
-            log_p = _log_softmax(hidden, unembedding_VH, bias_V, ctx.temperature)
+            log_p = log_softmax(hidden, unembedding_VH, bias_V, ctx.temperature)
             grad_entropy = (entropy_N[rows], grads[1][rows]) if ctx.need_entropy else None
             grad = _logits_gradient(log_p, ids_N[rows], grads[0][rows], grad_entropy)
             grad = grad.div_(ctx.temperature)
@@ -121,12 +121,13 @@ class _RowStatistics(torch.autograd.Function):
         return grad_hidden_NH, grad_VH, grad_V, None, None, None, None
 
 
-def _log_softmax(
+def log_softmax(
     hidden_NH: torch.Tensor,
     unembedding_VH: torch.Tensor,
     bias_V: torch.Tensor | None,
     temperature: float,
 ) -> torch.Tensor:
+    """Log-probabilities of every entry [N,V], in float32 at least."""
     logits_NV = functional.linear(hidden_NH, unembedding_VH, bias_V)
     logits_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
     return torch.log_softmax(logits_NV.div_(temperature), dim=-1)
@@ -142,12 +143,12 @@ def _logits_gradient(
     factor: torch.Tensor = grad_logprobs_N[:, None]
     if entropy is not None:
         entropy_N, grad_entropy_N = entropy
-        factor = factor + grad_entropy_N[:, None] * (_finite(log_p_NV) + entropy_N[:, None])
+        factor = factor + grad_entropy_N[:, None] * (finite(log_p_NV) + entropy_N[:, None])
     grad_NV = -(log_p_NV.exp() * factor)
     return grad_NV.scatter_add_(-1, ids_N[:, None], grad_logprobs_N[:, None])
 
 
-def _finite(log_p_NV: torch.Tensor) -> torch.Tensor:
+def finite(log_p_NV: torch.Tensor) -> torch.Tensor:
     """0 * log 0 = 0: the second factor is made finite before it is multiplied."""
     return log_p_NV.masked_fill(log_p_NV == -torch.inf, 0.0)
 

@@ -61,7 +61,7 @@ def divergence_segments(
             continue
         divergence: list[float] = divergence_T[active_T].tolist()
         entropy: list[float] = entropy_T[active_T].tolist()
-        tau_d, tau_h = _quantile(divergence, q_div), _quantile(entropy, q_ent)
+        tau_d, tau_h = quantile(divergence, q_div), quantile(entropy, q_ent)
         is_anchor = [x > tau_d for x in divergence]
         may_join = [not x > tau_h for x in entropy]
         starts = _segment_starts(is_anchor, may_join, turns_T[active_T].tolist(), max_len)
@@ -119,7 +119,7 @@ def _numbered(starts: Sequence[int]) -> list[int]:
     return [order.get(start, -1) for start in starts]
 
 
-def _quantile(values: Sequence[float], q: float) -> float:
+def quantile(values: Sequence[float], q: float) -> float:
     """Linear interpolation at rank (n - 1) q; exactly the order statistic at an integer rank."""
     ordered = sorted(values)
     rank = (len(ordered) - 1) * q

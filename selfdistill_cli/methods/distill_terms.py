@@ -71,11 +71,15 @@ class Distill(TokenMean):
 
     def count(self, batch: Batch) -> float:
         """Taught tokens, or steps."""
-        return float(batch.weights[self.name].sum())
+        return float(self._weights(batch).sum())
+
+    def _weights(self, batch: Batch) -> torch.Tensor:
+        """Weight of each token [B,T], 0 at padding."""
+        return keep_active(batch.weights[self.name], batch.action_mask)
 
     def total(self, output: PolicyOutput, batch: Batch) -> tuple[torch.Tensor, Sums]:
         """Weighted sum of divergences; the teacher's gap and the share of taught tokens."""
-        s, weights = self.settings, batch.weights[self.name]
+        s, weights = self.settings, self._weights(batch)
         importance = importance_weight(
             output.logprobs.detach(), batch.old_logprobs, batch.action_mask, s.importance_clip
         )
