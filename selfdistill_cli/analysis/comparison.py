@@ -222,9 +222,7 @@ def _against(base: RunGroup | None, end_SN: Array) -> Against:
     assert base is not None, "asked only with a baseline"
     base_RN = _successes(base.runs, -1)
     return Against(
-        difference=crossed_difference(
-            base_RN, end_SN, reps=REPETITIONS, seed=SEED, level=LEVEL
-        ),
+        difference=crossed_difference(base_RN, end_SN, reps=REPETITIONS, seed=SEED, level=LEVEL),
         probability_of_improvement=probability_of_improvement(end_SN.T, base_RN.T),
     )
 

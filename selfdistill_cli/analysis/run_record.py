@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,18 @@ from selfdistill_cli.core.statistics import Array
 
 EVALUATION = re.compile(r"step_\d+\.json")
 """The loop's own evaluations; `selfdistill eval` writes longer names beside them."""
+
+READ_KEYS: dict[str, Callable[[Any], Any]] = {
+    "seed": int,
+    "method.name": str,
+    "method.group_size": int,
+    "batch.tasks_per_step": int,
+    "run.max_steps": int,
+    "eval.every": int,
+    "eval.temperature": float,
+    "eval.hints": list,
+}
+"""Keys of config.yaml that a comparison cannot do without, and what their values become."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,9 +157,8 @@ def read_run(path: Path) -> RunRecord:
 def _config(path: Path) -> dict[str, Any]:
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
-        int(config["seed"]), str(config["method"]["name"]), int(config["method"]["group_size"])
-        int(config["batch"]["tasks_per_step"]), int(config["run"]["max_steps"])
-        int(config["eval"]["every"]), config["eval"]["temperature"], list(config["eval"]["hints"])
+        for place, kind in READ_KEYS.items():
+            kind(reduce(getitem, place.split("."), config))
     except (OSError, ValueError, TypeError, LookupError, yaml.YAMLError) as error:
         raise DataError(
             f"{path}: not the configuration of a run ({_short(error)}); expected what "
