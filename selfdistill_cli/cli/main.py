@@ -16,6 +16,7 @@ from selfdistill_cli.core.errors import Preempted, SelfDistillError, UserError, 
 COMMANDS: dict[str, str] = {
     "train": "train a policy, or continue a run that was stopped",
     "eval": "measure a checkpoint of a run on a panel of tasks, with an interval",
+    "compare": "set the runs of several methods side by side, with intervals and curves",
 }
 """Sub-commands, each a module of this package with `main(argv) -> int`, and what they do."""
 
@@ -33,6 +34,7 @@ examples:
   selfdistill train method=ppo --dry-run             show every value and where it comes from
   selfdistill train -m method=gear,grpo seed=0,1,2   six runs, one after another
   selfdistill eval RUN split=test                    a finished run on held-out tasks
+  selfdistill compare 'gear_*' 'grpo_*'              methods side by side
 
 `selfdistill COMMAND --help` says more. Completion: eval "$(selfdistill -sc install=bash)"
 Exit codes: 0 finished, 1 the run failed, 2 the input was wrong, 75 stopped after a checkpoint.

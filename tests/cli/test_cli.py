@@ -59,7 +59,9 @@ def test_a_dry_run_takes_less_than_three_seconds(tmp_path: Path) -> None:
     assert cpu_seconds(tmp_path, "train", "--dry-run") < 3.0
 
 
-@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["train", "--dry-run"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["train", "--help"], ["train", "--dry-run"], ["compare", "--help"]]
+)
 def test_nothing_heavy_is_imported_before_it_is_used(tmp_path: Path, words: list[str]) -> None:
     code = (
         "import sys; from selfdistill_cli.cli.main import main; "
@@ -185,7 +187,7 @@ def test_completion_knows_commands_groups_and_options(tmp_path: Path) -> None:
         said = selfdistill(tmp_path, "-sc", "query=bash", COMP_LINE=line, COMP_POINT=str(len(line)))
         return said.stdout.split()
 
-    assert complete("selfdistill tr") == ["train", "eval"]
+    assert complete("selfdistill tr") == ["train", "eval", "compare"]
     assert "method=grpo" in complete("selfdistill train method=g")
     assert complete("selfdistill eval x") == []
     script = selfdistill(tmp_path, "-sc", "install=bash").stdout

@@ -129,3 +129,44 @@ def test_success_interval_is_not_empty_at_the_ends() -> None:
     assert 0.1 < none.high < 0.2
     assert every.high == 1.0
     assert every.low == pytest.approx(1 - none.high)
+
+
+def test_crossed_interval_varies_tasks_and_whole_runs() -> None:
+    tasks_differ = np.array([[0.0, 1.0], [0.0, 1.0]])
+    runs_differ = tasks_differ.T
+    for scores in (tasks_differ, runs_differ):
+        found = statistics.crossed_interval(scores, reps=500, seed=0, level=0.95)
+        # Two equal draws of two have chance 1/4 at each end.
+        assert (found.low, found.point, found.high) == (0.0, 0.5, 1.0)
+    alone = statistics.crossed_interval(np.array([[0.25, 0.25]]), reps=50, seed=0, level=0.95)
+    assert (alone.low, alone.point, alone.high) == (0.25, 0.25, 0.25)
+
+
+def test_crossed_difference_pairs_tasks_and_draws_runs_within_each_side() -> None:
+    before = np.tile(np.linspace(0, 0.8, 9), (3, 1))
+    paired = statistics.crossed_difference(before, before + 0.1, reps=300, seed=0, level=0.95)
+    assert paired.point == pytest.approx(0.1)
+    assert paired.low == pytest.approx(0.1)
+    assert paired.high == pytest.approx(0.1)
+    one_run_is_better = np.array([[0.0] * 4, [1.0] * 4])
+    found = statistics.crossed_difference(
+        np.zeros((5, 4)), one_run_is_better, reps=500, seed=0, level=0.95
+    )
+    assert (found.low, found.point, found.high) == (0.0, 0.5, 1.0)
+
+
+def test_crossed_difference_covers_the_truth_when_seeds_differ() -> None:
+    rng = np.random.Generator(np.random.PCG64(11))
+    hits = 0
+    for trial in range(150):
+        chances = rng.uniform(0.2, 0.8, size=60)
+        sides = [chances + rng.normal(0, 0.03, (4, 1)) + shift for shift in (0.0, 0.1)]
+        before, after = (rng.binomial(2, np.clip(side, 0, 1)) / 2 for side in sides)
+        found = statistics.crossed_difference(before, after, reps=200, seed=trial, level=0.9)
+        hits += found.low <= 0.1 <= found.high
+    assert hits / 150 > 0.87
+
+
+def test_crossed_difference_needs_the_same_tasks() -> None:
+    with pytest.raises(ValueError, match="before has 2, after 3"):
+        statistics.crossed_difference(np.zeros((1, 2)), np.zeros((1, 3)), reps=9, seed=0, level=0.9)

@@ -1,0 +1,1 @@
+"""What run directories say when they are read side by side."""
