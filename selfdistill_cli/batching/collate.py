@@ -40,6 +40,8 @@ def collate(
                 f"view {name!r} was not scored for {missing} of {len(samples)} samples"
             )
 
+    heads = unembeddings or {}
+
     def floats(arrays: Sequence[FloatArray | None], fill: float = 0.0) -> torch.Tensor:
         return _padded(arrays, length, fill, np.float32, device)
 
@@ -61,8 +63,8 @@ def collate(
         returns=floats([s.returns for s in samples]),
         weights={n: floats([s.weights.get(n) for s in samples], fill=1.0) for n in terms},
         views={
-            n: _view_batch([s.views[n] for s in samples], length, device, (unembeddings or {}).get(n))
-            for n in views
+            name: _view_batch([s.views[name] for s in samples], length, device, heads.get(name))
+            for name in views
         },
         pairs=torch.tensor([s.pair for s in samples], device=device),
     )

@@ -23,7 +23,7 @@ from selfdistill_cli.config.wording import (
     literal_choices,
     show,
 )
-from selfdistill_cli.core.errors import ConfigError, did_you_mean
+from selfdistill_cli.core.errors import ConfigError, FieldError, did_you_mean
 from selfdistill_cli.core.settings import Settings
 
 TARGET = "_target_"
@@ -154,6 +154,8 @@ class _Checker:
             return INVALID
         try:
             return cls(**arguments)
+        except FieldError as error:
+            return self.refuse(_join(key, error.field), str(error))
         except ValueError as error:
             return self.refuse(key, str(error))
 

@@ -23,7 +23,6 @@ AT_LEAST: Mapping[str, float] = {
     "run.num_threads": 1,
     "run.trajectories_every": 0,
     "run.trajectories_limit": 0,
-    "method.group_size": 1,
     "batch.tasks_per_step": 1,
     "batch.epochs": 1,
     "batch.mini_batches": 1,
@@ -143,20 +142,85 @@ def something_to_learn(settings: TrainSettings) -> Iterator[str]:
 
 
 def views_exist(settings: TrainSettings) -> Iterator[str]:
-    """A term that reads a view needs a view of that name."""
+    """A part that reads a view needs a view of that name."""
     method: Any = settings.method
     teacher = isinstance(settings.teacher, ViewSettings)
     known = [*method.views, *(["teacher"] if teacher else [])]
+    parts = {f"method.terms.{name}": t for name, t in method.terms.items() if _is_active(t)}
+    for where, part in {**parts, "method.credit": method.credit}.items():
+        for field in getattr(part, "view_fields", ("view",)):
+            view = getattr(part, field, None)
+            if view is not None and view not in known:
+                yield f"{where}.{field}: {_no_view(view, known)}"
+
+
+def _no_view(view: str, known: Sequence[str]) -> str:
+    if view == "teacher":
+        return "got 'teacher', but teacher=none; choose teacher=hinted, slow_copy or frozen"
+    near = did_you_mean(view, known)
+    return f"got '{view}', expected one of {', '.join(known) or 'no views'}{near}"
+
+
+def slow_copy_exists(settings: TrainSettings) -> Iterator[str]:
+    """A view under the slow copy's weights needs a sync that keeps one."""
+    method: Any = settings.method
+    if getattr(method.sync, "keeps_copy", False):
+        return
+    views = {f"method.views.{name}": view for name, view in method.views.items()}
+    for where, view in {**views, "teacher": settings.teacher}.items():
+        if getattr(view, "weights", None) == "slow_copy":
+            yield (
+                f"{where}.weights: got 'slow_copy', but method/sync=none keeps none; use "
+                f"method/sync=ema or hard_every, or {where}.weights=policy"
+            )
+
+
+def gate_needs_evaluations(settings: TrainSettings) -> Iterator[str]:
+    """A gate on the validation panel needs evaluations."""
+    method: Any = settings.method
+    if getattr(method.sync, "needs_evaluation", False) and settings.eval.every == 0:
+        yield (
+            "method.sync: the gate compares evaluations, but eval.every=0 makes none; use "
+            "eval.every=25, or method/sync=ema"
+        )
+
+
+def skills_are_policies(settings: TrainSettings) -> Iterator[str]:
+    """A slow head or a dense average of adapters is not a policy that can be saved."""
+    sync: Any = settings.method.sync  # pyright: ignore
+    if getattr(sync, "save_every", 0) == 0:
+        return
+    for key, whole in (("scope", "all"), ("lora_average", "factors")):
+        if getattr(sync, key) != whole:
+            yield (
+                f"method.sync.save_every: got {sync.save_every}, but with method.sync.{key}="
+                f"{getattr(sync, key)} the copy is not a policy of its own; use "
+                f"method.sync.{key}={whole} or method.sync.save_every=0"
+            )
+
+
+def pairs_are_ranked(settings: TrainSettings) -> Iterator[str]:
+    """A preference needs siblings of both signs."""
+    method: Any = settings.method
+    ranks = getattr(method.advantage, "ranks_siblings", False)
     for name, term in method.terms.items():
-        view = getattr(term, "view", None)
-        if view is None or view in known or not _is_active(term):
-            continue
-        key = f"method.terms.{name}.view"
-        if view == "teacher":
-            yield f"{key}: got 'teacher', but teacher=none; choose teacher=hinted or teacher=frozen"
-        else:
-            near = did_you_mean(view, known)
-            yield f"{key}: got '{view}', expected one of {', '.join(known) or 'no views'}{near}"
+        if getattr(term, "pairs", False) and _is_active(term) and not ranks:
+            yield (
+                f"method.terms.{name}: compares the best sibling with the worst, but "
+                "method.advantage does not rank siblings; use method/advantage=pairwise"
+            )
+
+
+def token_weights_reach_tokens(settings: TrainSettings) -> Iterator[str]:
+    """The sequence-level ratio averages token weights over the row: with mean 1 they vanish."""
+    method: Any = settings.method
+    for name, term in method.terms.items():
+        varies = getattr(method.credit, "varies_by_token", True)
+        if getattr(term, "loss_type", None) == "gspo" and varies:
+            yield (
+                f"method.terms.{name}.loss_type: got 'gspo', whose gradient averages the weights "
+                "of method.credit over each answer; use gspo_token"
+            )
 
 
 def hints_exist(settings: TrainSettings) -> Iterator[str]:
@@ -210,10 +274,10 @@ def _plays(settings: TrainSettings) -> bool:
 
 def _is_active(term: Any) -> bool:
     coefficient = getattr(term, "coefficient", 1.0)
-    values = [getattr(coefficient, name, None) for name in ("start", "end")]
+    values = [getattr(coefficient, name, None) for name in ("start", "peak", "end")]
     if all(value is None for value in values):
         return coefficient != 0
-    return any(value != 0 for value in values)
+    return any(value for value in values)
 
 
 RULES: tuple[Rule, ...] = (
@@ -225,6 +289,11 @@ RULES: tuple[Rule, ...] = (
     advantage_and_source,
     something_to_learn,
     views_exist,
+    slow_copy_exists,
+    gate_needs_evaluations,
+    skills_are_policies,
+    pairs_are_ranked,
+    token_weights_reach_tokens,
     hints_exist,
     room_for_a_turn,
 )

@@ -22,6 +22,14 @@ class ConfigError(UserError):
     """A key, value, group or combination in the configuration is wrong."""
 
 
+class FieldError(ValueError):
+    """A field of a settings class has a value outside its range; `field` names it."""
+
+    def __init__(self, field: str, found: object, expected: str):
+        super().__init__(f"got {found}, expected {expected}")
+        self.field = field
+
+
 class DataError(UserError):
     """A file that the user named cannot be used; names file, line and field."""
 

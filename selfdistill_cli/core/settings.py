@@ -10,9 +10,23 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from math import inf
 from typing import Any, ClassVar, Literal
 
+from selfdistill_cli.core.errors import FieldError
 from selfdistill_cli.core.hints import HintKind
+
+
+def in_range(settings: Any, low: float, high: float, *fields: str) -> None:
+    """Raise FieldError unless each of the fields is a number in [low, high] (null is passed over).
+
+    For `__post_init__` of settings classes.
+    """
+    for name in fields:
+        value = getattr(settings, name)
+        if isinstance(value, int | float) and not low <= value <= high:
+            bound = f"a number from {low:g} to {high:g}" if high < inf else f"at least {low:g}"
+            raise FieldError(name, value, bound)
 
 
 class Settings:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
-from selfdistill_cli.core.settings import Settings
+from selfdistill_cli.core.settings import Settings, in_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,9 @@ class LinearSettings(CoefficientSettings):
     steps: int
     """Steps from start to end."""
 
+    def __post_init__(self) -> None:
+        in_range(self, 0, inf, "steps")
+
 
 @dataclass(frozen=True, kw_only=True)
 class CosineSettings(CoefficientSettings):
@@ -39,6 +43,9 @@ class CosineSettings(CoefficientSettings):
     """Value from step `steps` on."""
     steps: int
     """Steps from start to end."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 0, inf, "steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +67,9 @@ class WarmupDecaySettings(CoefficientSettings):
     cosine: bool
     """Fall along half a cosine instead of a line."""
 
+    def __post_init__(self) -> None:
+        in_range(self, 0, inf, "warmup", "decay")
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlateauSettings(CoefficientSettings):
@@ -77,6 +87,10 @@ class PlateauSettings(CoefficientSettings):
     """A window counts as better if its mean reward exceeds the best one by this much."""
     patience: int
     """Steps without a better window after which the ramp starts."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 1, inf, "window", "patience")
+        in_range(self, 0, inf, "steps", "min_gain")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +116,10 @@ class PidSettings(CoefficientSettings):
     integral_limit: float
     """Bound on the sum of errors, against windup."""
 
+    def __post_init__(self) -> None:
+        in_range(self, 1e-12, inf, "target")
+        in_range(self, 0, inf, "start", "minimum", "maximum", "integral_limit")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProportionalSettings(CoefficientSettings):
@@ -115,3 +133,8 @@ class ProportionalSettings(CoefficientSettings):
     """Wanted mean of the term, in nats per token."""
     horizon: int
     """Steps in which a constant error of 20 % changes the coefficient by 20 %."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 1e-12, inf, "target")
+        in_range(self, 0, inf, "start")
+        in_range(self, 1, inf, "horizon")

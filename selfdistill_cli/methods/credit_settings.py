@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar, Literal
 
-from selfdistill_cli.core.settings import Settings
+from selfdistill_cli.core.settings import Settings, in_range
 from selfdistill_cli.methods.coefficient_settings import CoefficientSettings
 
 
@@ -14,6 +15,7 @@ class UniformSettings(Settings):
     """Every token keeps its trajectory's advantage."""
 
     implementation: ClassVar[str] = "selfdistill_cli.methods.credit:Uniform"
+    varies_by_token: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,12 @@ class ValueGapSettings(Settings):
     warmup_fits: int
     """Fits before the head is trusted; until then every weight is 1."""
 
+    def __post_init__(self) -> None:
+        in_range(self, 1e-6, inf, "temperature")
+        in_range(self, 0, 1, "winner_fraction", "gamma", "head_decay")
+        in_range(self, 1, inf, "fit_epochs")
+        in_range(self, 0, inf, "fit_lr", "warmup_fits")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TokenLogRatioSettings(Settings):
@@ -72,6 +80,9 @@ class TokenLogRatioSettings(Settings):
     """Weights are clipped to [1 - epsilon, 1 + epsilon]."""
     ramp: float | CoefficientSettings
     """Share of the weight that is used: A * ((1 - ramp) + ramp * weight)."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 0, 1, "epsilon")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,12 +108,17 @@ class StepLogRatioSettings(Settings):
     ramp: float | CoefficientSettings
     """Share of the weight that is used: A * ((1 - ramp) + ramp * weight)."""
 
+    def __post_init__(self) -> None:
+        in_range(self, 0, 1, "segment_quantile")
+        in_range(self, 0, inf, "epsilon")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TwoViewSettings(Settings):
     """BCSD: one view with more guidance and one with less scale the magnitude of the advantage."""
 
     implementation: ClassVar[str] = "selfdistill_cli.methods.view_credit:TwoView"
+    view_fields: ClassVar[tuple[str, ...]] = ("augmented", "pruned")
 
     augmented: str
     """The view with more guidance."""
@@ -114,6 +130,9 @@ class TwoViewSettings(Settings):
     """Weights are clipped to [1 - epsilon, 1 + epsilon]."""
     ramp: float | CoefficientSettings
     """Share of the weight that is used: A * ((1 - ramp) + ramp * weight)."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 0, 1, "alpha", "epsilon")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,3 +159,8 @@ class DivergenceSegmentsSettings(Settings):
     """Divide the weights by their mean over the row's active tokens."""
     ramp: float | CoefficientSettings
     """Share of the weight that is used: A * ((1 - ramp) + ramp * weight)."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 0, 1, "anchor_quantile", "entropy_quantile", "epsilon")
+        in_range(self, 1, inf, "max_length")
+        in_range(self, 1e-6, inf, "temperature")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar, Literal
 
 from selfdistill_cli.core.hints import HintKind
-from selfdistill_cli.core.settings import Settings, ViewSettings
+from selfdistill_cli.core.settings import Settings, ViewSettings, in_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,9 @@ class MethodSettings(Settings):
     evaluate_teacher: bool
     """Evaluate the slow copy too, whenever the student is: `eval/teacher_success`."""
 
+    def __post_init__(self) -> None:
+        in_range(self, 1, inf, "group_size")
+
 
 # --- source ---------------------------------------------------------------------------------
 
@@ -53,7 +57,10 @@ class PlaySettings(Settings):
     split: str
     """Which tasks of the environment."""
     max_rounds: int
-    """Dynamic sampling: replace flat groups by further tasks, in this many rounds at most; 1 = off."""
+    """Dynamic sampling: rounds in which flat groups are replaced by further tasks; 1 = off."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 1, inf, "max_rounds")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +76,11 @@ class ReplaySettings(PlaySettings):
     max_staleness: int
     """Groups sampled more steps ago are dropped."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_range(self, 0, 0.99, "share")
+        in_range(self, 1, inf, "capacity", "max_staleness")
+
 
 @dataclass(frozen=True, kw_only=True)
 class MixedSettings(PlaySettings):
@@ -80,6 +92,10 @@ class MixedSettings(PlaySettings):
     """Part of a step's tasks that the student plays; the rest are demonstrated."""
     demonstrations: str
     """Split of the demonstrated tasks."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_range(self, 0, 1, "on_policy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +122,7 @@ class GroupAdvantageSettings(Settings):
 
     implementation: ClassVar[str] = "selfdistill_cli.methods.advantage:GroupAdvantage"
     group_relative: ClassVar[bool] = True
+    ranks_siblings: ClassVar[bool] = True
     needs_critic: ClassVar[bool] = False
 
     mode: Literal["grpo", "dr_grpo", "rloo", "rank", "pairwise"]
@@ -130,6 +147,9 @@ class WinnersSettings(Settings):
     only_solved: bool
     """A winner must have solved its task; then a group that is flat and solved wins as a whole."""
 
+    def __post_init__(self) -> None:
+        in_range(self, 0, 1, "fraction")
+
 
 @dataclass(frozen=True, kw_only=True)
 class GeneralizedAdvantageSettings(Settings):
@@ -145,6 +165,9 @@ class GeneralizedAdvantageSettings(Settings):
     """Trace decay of the estimator."""
     whiten: bool
     """Scale advantages to mean 0 and standard deviation 1 over the step's active tokens."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 0, 1, "gamma", "lam")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +209,9 @@ class SlowCopySettings(Settings):
     save_every: int
     """Steps between skill checkpoints: the slow copy as a policy of its own, 0 = off."""
 
+    def __post_init__(self) -> None:
+        in_range(self, 0, inf, "pause_kl", "rollback_kl", "save_every")
+
 
 @dataclass(frozen=True, kw_only=True)
 class EmaSettings(SlowCopySettings):
@@ -198,6 +224,11 @@ class EmaSettings(SlowCopySettings):
     full_sync_every: int
     """Units between full copies of the student, 0 = off."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_range(self, 0, 1, "decay")
+        in_range(self, 0, inf, "full_sync_every")
+
 
 @dataclass(frozen=True, kw_only=True)
 class HardSettings(SlowCopySettings):
@@ -208,14 +239,24 @@ class HardSettings(SlowCopySettings):
     every: int
     """Units between copies."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_range(self, 1, inf, "every")
+
 
 @dataclass(frozen=True, kw_only=True)
 class GatedSettings(SlowCopySettings):
     """A full copy when the student beats the copy on the validation panel."""
 
     implementation: ClassVar[str] = "selfdistill_cli.methods.sync:Gated"
+    needs_evaluation: ClassVar[bool] = True
 
     margin: float
     """By how much the student's success must exceed the copy's."""
     patience: int
     """Evaluations in a row that must do so, against noise."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_range(self, 0, 1, "margin")
+        in_range(self, 1, inf, "patience")

@@ -8,9 +8,7 @@ from typing import Any
 from selfdistill_cli.core.protocols import Metrics, Readings, SlowCopy
 from selfdistill_cli.losses.averaging import GateState, gate_update
 from selfdistill_cli.methods.settings import (
-    EmaSettings,
     GatedSettings,
-    HardSettings,
     NoSyncSettings,
     SlowCopySettings,
 )
@@ -39,10 +37,8 @@ class NoSync(Stateless):
 class Following:
     """Counts units, pauses and rolls back; a subclass says how one unit moves the copy."""
 
-    settings: SlowCopySettings
-
     def __init__(self, settings: SlowCopySettings):
-        self.settings = settings
+        self.settings: Any = settings
         self.count = 0
         self.paused = False
         self.synced = False
@@ -115,8 +111,6 @@ class Following:
 class Ema(Following):
     """Exponential moving average, with a full copy every so often if asked."""
 
-    settings: EmaSettings
-
     def _follow(self, copy: SlowCopy) -> None:
         s = self.settings
         copy.follow(s.decay)
@@ -127,8 +121,6 @@ class Ema(Following):
 class Hard(Following):
     """A full copy every `every` units."""
 
-    settings: HardSettings
-
     def _follow(self, copy: SlowCopy) -> None:
         if self.count % self.settings.every == 0:
             self._full_copy(copy)
@@ -136,8 +128,6 @@ class Hard(Following):
 
 class Gated(Following):
     """A full copy when the student beats the copy on the validation panel."""
-
-    settings: GatedSettings
 
     def __init__(self, settings: GatedSettings):
         super().__init__(settings)

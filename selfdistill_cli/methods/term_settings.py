@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar, Literal
 
-from selfdistill_cli.core.settings import Settings
+from selfdistill_cli.core.settings import Settings, in_range
 from selfdistill_cli.methods.coefficient_settings import CoefficientSettings
 
 
@@ -32,6 +33,10 @@ class PolicyGradientSettings(Settings):
     """Absolute cap of the ratio (cispo only)."""
     max_completion_length: int
     """Divisor per row (dr_grpo only), in tokens."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 0, inf, "clip_low", "clip_high", "ratio_max")
+        in_range(self, 1, inf, "dual_clip", "max_completion_length")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +129,12 @@ class DistillSettings(Settings):
     segment_quantile: float
     """A segment ends before a token whose entropy exceeds this quantile of its row."""
 
+    def __post_init__(self) -> None:
+        in_range(self, 0, 1, "alpha", "segment_quantile")
+        in_range(self, 1, inf, "topk")
+        in_range(self, 1e-6, inf, "temperature")
+        in_range(self, 0, inf, "importance_clip", "token_clip", "skip_tokens")
+
 
 @dataclass(frozen=True, kw_only=True)
 class GatedLogRatioSettings(Settings):
@@ -138,6 +149,9 @@ class GatedLogRatioSettings(Settings):
     """The view that judges, usually `teacher`."""
     gate_beta: float
     """Sharpness of the gate sigmoid(gate_beta * (log view - log student))."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 0, inf, "gate_beta")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,3 +189,6 @@ class PairwiseSettings(Settings):
     """The reference of dpo; null is a uniform reference."""
     use_credit: bool
     """Multiply every token by its credit weight."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 0, inf, "beta")

@@ -211,7 +211,7 @@ def _log_ratio(samples: Sequence[Sample], view: str) -> torch.Tensor:
 def _clipped(
     gap: torch.Tensor, samples: Sequence[Sample], epsilon: float
 ) -> tuple[torch.Tensor, float]:
-    """Weights clip(exp(sign(A) gap), 1 - epsilon, 1 + epsilon) and the share that the clip moved."""
+    """Return weights clip(exp(sign(A) gap)) and the share of them that the clip moved."""
     mask, advantages = masks(samples), advantages_of(samples)
     raw = token_weights.signed_weights(gap, advantages, mask, None)
     weights = token_weights.signed_weights(gap, advantages, mask, epsilon)

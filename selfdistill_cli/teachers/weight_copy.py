@@ -151,10 +151,10 @@ class AdapterProductCopy(WeightCopy):
 
 def sum_of_products(module: Any) -> torch.Tensor:
     """What the active adapters of a peft linear layer add to its matrix [out, in], in float32."""
-    products = [
-        module.scaling[name] * (module.lora_B[name].weight.float() @ module.lora_A[name].weight.float())
-        for name in module.active_adapters
-    ]
+    products: list[torch.Tensor] = []
+    for name in module.active_adapters:
+        a, b = module.lora_A[name].weight.float(), module.lora_B[name].weight.float()
+        products.append(module.scaling[name] * (b @ a))
     return torch.stack(products).sum(0)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.core.errors import CheckpointError, ConfigError
 from selfdistill_cli.core.settings import ViewSettings
 from selfdistill_cli.methods.method import Method
 from selfdistill_cli.policies.causal import CausalPolicy
@@ -33,8 +33,17 @@ def build_slow_copy(method: Method, policy: CausalPolicy, root: str) -> WeightCo
         )
     if not paths:
         return _new_copy(sync, policy)
+    path = paths.pop()
+    folder = policy_folder(path, root, "teacher.path")
     student = WeightCopy(policy.backbone, dtype=None)
-    policy.load_backbone(policy_folder(paths.pop(), root, "teacher.path"))
+    try:
+        policy.load_backbone(folder)
+    except CheckpointError as error:
+        raise ConfigError(
+            f"teacher.path={path}: a slow copy must have the student's shapes: {error} A lighter "
+            "or larger teacher cannot follow the student: use teacher.weights=frozen method/sync="
+            "none"
+        ) from error
     slow = _new_copy(sync, policy)
     student.write_back()
     return slow

@@ -67,7 +67,7 @@ def test_every_option_composes_and_is_checked(group: str) -> None:
     [
         (
             ["method=geer"],
-            "method: there is no option 'geer'; did you mean 'gear'? (options: gear,",
+            "method: there is no option 'geer'; did you mean 'gear'? (options: a2c,",
         ),
         (["+method=geer"], "method: there is no option 'geer'; did you mean 'gear'?"),
         (

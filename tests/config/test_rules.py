@@ -18,10 +18,23 @@ def violations(*words: str) -> list[str]:
     return rules.violations(compose(words).settings)
 
 
-@pytest.mark.parametrize("method", catalog.options([catalog.shipped_dir()], "method"))
-@pytest.mark.parametrize("teacher", ["none", "hinted", "frozen"])
-def test_shipped_recipes_break_no_rule(method: str, teacher: str) -> None:
-    assert violations(f"method={method}", f"teacher={teacher}") == []
+METHODS = catalog.options([catalog.shipped_dir()], "method")
+TAUGHT = {"bidirectional", "gear_paper", "gkd", "opsd", "rlsd", "sdar", "sdpo", "sspo", "step_kd",
+          "step_kd_free"}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("teacher", [None, "hinted", "frozen"])
+def test_shipped_recipes_break_no_rule(method: str, teacher: str | None) -> None:
+    words = [] if teacher is None else [f"teacher={teacher}"]
+    assert violations(f"method={method}", *words) == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_recipe_that_reads_a_teacher_asks_for_one(method: str) -> None:
+    found = violations(f"method={method}", "teacher=none")
+    assert bool(found) == (method in TAUGHT)
+    assert all("got 'teacher', but teacher=none" in message for message in found)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +59,27 @@ def test_shipped_recipes_break_no_rule(method: str, teacher: str) -> None:
             ["method.credit.v_orig=critic"],
             "method.credit.v_orig: 'critic' needs the critic, which the term `value` trains",
         ),
+        (
+            ["method=sspo", "method/sync=none"],
+            "teacher.weights: got 'slow_copy', but method/sync=none keeps none",
+        ),
+        (
+            ["method=step_kd", "method/sync=gated", "eval.every=0"],
+            "method.sync: the gate compares evaluations, but eval.every=0 makes none",
+        ),
+        (
+            ["method=bidirectional", "method.sync.scope=head"],
+            "method.sync.save_every: got 50, but with method.sync.scope=head the copy is not",
+        ),
+        (
+            ["method=online_dpo", "method/advantage=none"],
+            "method.terms.pairwise: compares the best sibling with the worst, but",
+        ),
+        (
+            ["method.terms.policy_gradient.loss_type=gspo"],
+            "method.terms.policy_gradient.loss_type: got 'gspo', whose gradient averages",
+        ),
+        (["method=bcsd", "method.credit.pruned=prune"], "method.credit.pruned: got 'prune'"),
         (["method=grpo", "method/source=dataset"], "method.source: demonstrations have no reward"),
         (
             ["method.terms.policy_gradient.coefficient=0"],
