@@ -107,7 +107,7 @@ def greedy_groups(settings: TrainSettings) -> Iterator[str]:
 def critic(settings: TrainSettings) -> Iterator[str]:
     """Whoever reads the critic's values needs a term that trains it."""
     method: Any = settings.method
-    if any(getattr(term, "needs_critic", False) for term in method.terms.values()):
+    if _has_critic(method):
         return
     remedy = "needs the critic, which the term `value` trains; add method/terms=actor_critic"
     if getattr(method.advantage, "needs_critic", False):
@@ -172,6 +172,27 @@ def slow_copy_exists(settings: TrainSettings) -> Iterator[str]:
             yield (
                 f"{where}.weights: got 'slow_copy', but method/sync=none keeps none; use "
                 f"method/sync=ema or hard_every, or {where}.weights=policy"
+            )
+
+
+def signals_are_distributions_over_candidates(settings: TrainSettings) -> Iterator[str]:
+    """A step signal knows the student's likeliest tokens only."""
+    method, teacher = settings.method, settings.teacher
+    if not getattr(teacher, "is_signal", False):
+        return
+    if getattr(teacher, "needs_critic", False) and not _has_critic(method):
+        yield "teacher: q_values reads the critic; use a method with one, for example step_kd"
+    if teacher.weights != "policy" or teacher.hints:  # pyright: ignore
+        yield "teacher: a step signal takes its candidates from teacher.weights=policy, no hints"
+    for name, term in method.terms.items():  # pyright: ignore
+        if getattr(term, "view", None) != "teacher" or not hasattr(term, "support"):
+            continue
+        size = teacher.candidates  # pyright: ignore
+        if (term.support, term.topk, term.temperature) != ("student_topk", size, 1.0):
+            yield (
+                f"method.terms.{name}: got support={term.support} topk={term.topk} temperature="
+                f"{term.temperature}, but the teacher is a step signal over {size} candidates; use "
+                f"support=student_topk topk={size} temperature=1.0"
             )
 
 
@@ -268,6 +289,10 @@ def room_for_a_turn(settings: TrainSettings) -> Iterator[str]:
         )
 
 
+def _has_critic(method: Any) -> bool:
+    return any(getattr(term, "needs_critic", False) for term in method.terms.values())
+
+
 def _plays(settings: TrainSettings) -> bool:
     return bool(getattr(getattr(settings.method, "source", None), "plays", True))
 
@@ -290,6 +315,7 @@ RULES: tuple[Rule, ...] = (
     something_to_learn,
     views_exist,
     slow_copy_exists,
+    signals_are_distributions_over_candidates,
     gate_needs_evaluations,
     skills_are_policies,
     pairs_are_ranked,

@@ -61,7 +61,8 @@ def reads_hidden(method: Method) -> bool:
     student_topk = any(
         isinstance(need, DivergenceNeed) and need.support == "student_topk" for need in forward
     )
-    return bool(words) or divergences or student_topk or method.needs_critic
+    signal = any(getattr(view, "is_signal", False) for view in method.views.values())
+    return bool(words) or divergences or student_topk or signal or method.needs_critic
 
 
 def _rescored(run: Run, groups: list[Group], with_hidden: bool) -> list[Group]:

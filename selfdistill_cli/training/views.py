@@ -22,6 +22,7 @@ from selfdistill_cli.core.types import (
 )
 from selfdistill_cli.losses.distribution import FullTeacher, divergence, top_ids, top_teacher
 from selfdistill_cli.training.scorers import Unembedding, scored_rows
+from selfdistill_cli.training.signals import with_signal
 
 if TYPE_CHECKING:
     from selfdistill_cli.training.run import Run
@@ -31,6 +32,8 @@ def with_view(
     run: Run, groups: Sequence[Group], name: str, step: int
 ) -> tuple[list[Group], Unembedding | None]:
     """Fill `Sample.views[name]`; also the view's unembedding if its hidden states are kept."""
+    if getattr(run.method.views[name], "is_signal", False):
+        return with_signal(run, groups, name), None
     scorer, needs = run.scorers[name], ViewNeeds(run, name)
     unembedding = scorer.unembedding() if needs.reads_hidden else None
     samples = [sample for group in groups for sample in group.samples]
