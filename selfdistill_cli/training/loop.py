@@ -23,45 +23,51 @@ def train(run: Run) -> None:
     if start == 0:
         run.log_baseline()
     for step in range(start + 1, run.settings.run.max_steps + 1):
-        clock = Clock()
-        learning_rate = run.engine.begin_step(step)
-
-        # 1. Act: the source gives groups: episodes played and scored, or demonstrations.
-        run.display.phase("acting")
-        groups = run.method.source.groups(run.workshop, step)
-        clock.lap("act")
-
-        # 2. Judge: whatever the parts need of the sampled tokens; then what is each token worth?
-        run.display.phase("judging")
-        judged = judge(run, groups, step)
-        clock.lap("judge")
-
-        # 3. Learn: each term is a sum, divided by its own denominator over the whole update.
-        run.display.phase("learning")
-        update_metrics = learn(run, judged, step)
-        clock.lap("learn")
-
-        # 4. Publish: weights to the rollout, evaluation, then everything that follows the student.
-        run.publish(step)
-        due = evaluation_due(run.settings.eval, step, run.settings.run.max_steps)
-        evaluation = evaluate(run, step) if due else None
-        clock.lap("eval")
-        metrics = {
-            **collection_metrics(groups),
-            **judged.metrics,
-            **update_metrics,
-            "policy/lr": learning_rate,
-        }
-        readings = readings_of(step, metrics, evaluation)
-        metrics |= run.method.after_step(judged.groups, run.slow_copy, readings)
-        if due:
-            metrics |= evaluate_teacher(run, step)
-        clock.lap("follow")
-
-        times = {**clock.metrics(), **memory_metrics()}
-        run.finish_step(step, judged.groups, metrics, evaluation, times)
+        take_step(run, step)
         if run.interrupts.requested:
             run.preempt(step)
+
+
+def take_step(run: Run, step: int) -> dict[str, float]:
+    """One collection with all its updates; return the seconds of its phases."""
+    clock = Clock()
+    learning_rate = run.engine.begin_step(step)
+
+    # 1. Act: the source gives groups: episodes played and scored, demonstrations, or replays.
+    run.display.phase("acting")
+    groups = run.method.source.groups(run.workshop, step)
+    clock.lap("act")
+
+    # 2. Judge: whatever the parts need of the sampled tokens; then what is each token worth?
+    run.display.phase("judging")
+    judged = judge(run, groups, step)
+    clock.lap("judge")
+
+    # 3. Learn: each term is a sum, divided by its own denominator over the whole update.
+    run.display.phase("learning")
+    update_metrics = learn(run, judged, step)
+    clock.lap("learn")
+
+    # 4. Publish: weights to the rollout, evaluation, then everything that follows the student.
+    run.publish(step)
+    due = evaluation_due(run.settings.eval, step, run.settings.run.max_steps)
+    evaluation = evaluate(run, step) if due else None
+    clock.lap("eval")
+    metrics = {
+        **collection_metrics(groups),
+        **judged.metrics,
+        **update_metrics,
+        "policy/lr": learning_rate,
+    }
+    readings = readings_of(step, metrics, evaluation)
+    metrics |= run.method.after_step(judged.groups, run.slow_copy, readings)
+    clock.lap("follow")
+    metrics |= evaluate_teacher(run, step) if due else {}
+    clock.lap("eval")
+
+    times = clock.metrics()
+    run.finish_step(step, judged.groups, metrics, evaluation, {**times, **memory_metrics()})
+    return times
 
 
 def learn(run: Run, judged: Judged, step: int) -> dict[str, float]:
@@ -104,9 +110,9 @@ class Clock:
         self.laps: dict[str, float] = {}
 
     def lap(self, name: str) -> None:
-        """Close a phase."""
+        """Close a phase; a name that comes again adds up."""
         now = time.perf_counter()
-        self.laps[f"time/{name}_s"] = now - self.last
+        self.laps[f"time/{name}_s"] = self.laps.get(f"time/{name}_s", 0.0) + now - self.last
         self.last = now
 
     def metrics(self) -> dict[str, float]:
