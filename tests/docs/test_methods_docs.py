@@ -36,6 +36,7 @@ from selfdistill_cli.methods import (
     settings,
     term_settings,
 )
+from selfdistill_cli.teachers import settings as teacher_settings
 
 CONF = ROOT / "conf"
 RECIPES = sorted(path.stem for path in (CONF / "method").glob("*.yaml"))
@@ -133,7 +134,7 @@ def test_every_default_in_a_table_of_knobs_is_the_one_of_the_recipe() -> None:
 
 def test_every_settings_field_of_the_parts_is_explained() -> None:
     named = {part for word in ticked(pages()) for part in word.partition("=")[0].split(".")}
-    modules = (settings, credit_settings, term_settings, coefficient_settings)
+    modules = (settings, credit_settings, term_settings, coefficient_settings, teacher_settings)
     classes = [
         x for module in modules for x in vars(module).values()
         if isinstance(x, type) and issubclass(x, Settings) and x.__module__ == module.__name__
