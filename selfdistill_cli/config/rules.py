@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from selfdistill_cli.core.errors import ConfigError, did_you_mean
-from selfdistill_cli.core.settings import Settings, ViewSettings
+from selfdistill_cli.config.method_rules import METHOD_RULES, has_critic, is_active
+from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.core.settings import Settings
 from selfdistill_cli.training.settings import TrainSettings
 
 Rule = Callable[[TrainSettings], Iterator[str]]
@@ -107,7 +108,7 @@ def greedy_groups(settings: TrainSettings) -> Iterator[str]:
 def critic(settings: TrainSettings) -> Iterator[str]:
     """Whoever reads the critic's values needs a term that trains it."""
     method: Any = settings.method
-    if _has_critic(method):
+    if has_critic(method):
         return
     remedy = "needs the critic, which the term `value` trains; add method/terms=actor_critic"
     if getattr(method.advantage, "needs_critic", False):
@@ -133,115 +134,12 @@ def advantage_and_source(settings: TrainSettings) -> Iterator[str]:
 def something_to_learn(settings: TrainSettings) -> Iterator[str]:
     """At least one term has a coefficient other than 0."""
     method: Any = settings.method
-    if not any(_is_active(term) for term in method.terms.values()):
+    if not any(is_active(term) for term in method.terms.values()):
         known = ", ".join(f"method.terms.{name}.coefficient" for name in method.terms)
         yield (
             "method.terms: every coefficient is 0, so there is nothing to minimise; set one of "
             f"{known or 'them: method/terms=policy'}"
         )
-
-
-def views_exist(settings: TrainSettings) -> Iterator[str]:
-    """A part that reads a view needs a view of that name."""
-    method: Any = settings.method
-    teacher = isinstance(settings.teacher, ViewSettings)
-    known = [*method.views, *(["teacher"] if teacher else [])]
-    parts = {f"method.terms.{name}": t for name, t in method.terms.items() if _is_active(t)}
-    for where, part in {**parts, "method.credit": method.credit}.items():
-        for field in getattr(part, "view_fields", ("view",)):
-            view = getattr(part, field, None)
-            if view is not None and view not in known:
-                yield f"{where}.{field}: {_no_view(view, known)}"
-
-
-def _no_view(view: str, known: Sequence[str]) -> str:
-    if view == "teacher":
-        return "got 'teacher', but teacher=none; choose teacher=hinted, slow_copy or frozen"
-    near = did_you_mean(view, known)
-    return f"got '{view}', expected one of {', '.join(known) or 'no views'}{near}"
-
-
-def slow_copy_exists(settings: TrainSettings) -> Iterator[str]:
-    """A view under the slow copy's weights needs a sync that keeps one."""
-    method: Any = settings.method
-    if getattr(method.sync, "keeps_copy", False):
-        return
-    views = {f"method.views.{name}": view for name, view in method.views.items()}
-    for where, view in {**views, "teacher": settings.teacher}.items():
-        if getattr(view, "weights", None) == "slow_copy":
-            yield (
-                f"{where}.weights: got 'slow_copy', but method/sync=none keeps none; use "
-                f"method/sync=ema or hard_every, or {where}.weights=policy"
-            )
-
-
-def signals_are_distributions_over_candidates(settings: TrainSettings) -> Iterator[str]:
-    """A step signal knows the student's likeliest tokens only."""
-    method, teacher = settings.method, settings.teacher
-    if not getattr(teacher, "is_signal", False):
-        return
-    if getattr(teacher, "needs_critic", False) and not _has_critic(method):
-        yield "teacher: q_values reads the critic; use a method with one, for example step_kd"
-    if teacher.weights != "policy" or teacher.hints:  # pyright: ignore
-        yield "teacher: a step signal takes its candidates from teacher.weights=policy, no hints"
-    for name, term in method.terms.items():  # pyright: ignore
-        if getattr(term, "view", None) != "teacher" or not hasattr(term, "support"):
-            continue
-        size = teacher.candidates  # pyright: ignore
-        if (term.support, term.topk, term.temperature) != ("student_topk", size, 1.0):
-            yield (
-                f"method.terms.{name}: got support={term.support} topk={term.topk} temperature="
-                f"{term.temperature}, but the teacher is a step signal over {size} candidates; use "
-                f"support=student_topk topk={size} temperature=1.0"
-            )
-
-
-def gate_needs_evaluations(settings: TrainSettings) -> Iterator[str]:
-    """A gate on the validation panel needs evaluations."""
-    method: Any = settings.method
-    if getattr(method.sync, "needs_evaluation", False) and settings.eval.every == 0:
-        yield (
-            "method.sync: the gate compares evaluations, but eval.every=0 makes none; use "
-            "eval.every=25, or method/sync=ema"
-        )
-
-
-def skills_are_policies(settings: TrainSettings) -> Iterator[str]:
-    """A slow head or a dense average of adapters is not a policy that can be saved."""
-    sync: Any = settings.method.sync  # pyright: ignore
-    if getattr(sync, "save_every", 0) == 0:
-        return
-    for key, whole in (("scope", "all"), ("lora_average", "factors")):
-        if getattr(sync, key) != whole:
-            yield (
-                f"method.sync.save_every: got {sync.save_every}, but with method.sync.{key}="
-                f"{getattr(sync, key)} the copy is not a policy of its own; use "
-                f"method.sync.{key}={whole} or method.sync.save_every=0"
-            )
-
-
-def pairs_are_ranked(settings: TrainSettings) -> Iterator[str]:
-    """A preference needs siblings of both signs."""
-    method: Any = settings.method
-    ranks = getattr(method.advantage, "ranks_siblings", False)
-    for name, term in method.terms.items():
-        if getattr(term, "pairs", False) and _is_active(term) and not ranks:
-            yield (
-                f"method.terms.{name}: compares the best sibling with the worst, but "
-                "method.advantage does not rank siblings; use method/advantage=pairwise"
-            )
-
-
-def token_weights_reach_tokens(settings: TrainSettings) -> Iterator[str]:
-    """The sequence-level ratio averages token weights over the row: with mean 1 they vanish."""
-    method: Any = settings.method
-    for name, term in method.terms.items():
-        varies = getattr(method.credit, "varies_by_token", True)
-        if getattr(term, "loss_type", None) == "gspo" and varies:
-            yield (
-                f"method.terms.{name}.loss_type: got 'gspo', whose gradient averages the weights "
-                "of method.credit over each answer; use gspo_token"
-            )
 
 
 def hints_exist(settings: TrainSettings) -> Iterator[str]:
@@ -289,20 +187,8 @@ def room_for_a_turn(settings: TrainSettings) -> Iterator[str]:
         )
 
 
-def _has_critic(method: Any) -> bool:
-    return any(getattr(term, "needs_critic", False) for term in method.terms.values())
-
-
 def _plays(settings: TrainSettings) -> bool:
     return bool(getattr(getattr(settings.method, "source", None), "plays", True))
-
-
-def _is_active(term: Any) -> bool:
-    coefficient = getattr(term, "coefficient", 1.0)
-    values = [getattr(coefficient, name, None) for name in ("start", "peak", "end")]
-    if all(value is None for value in values):
-        return coefficient != 0
-    return any(value for value in values)
 
 
 RULES: tuple[Rule, ...] = (
@@ -313,13 +199,7 @@ RULES: tuple[Rule, ...] = (
     critic,
     advantage_and_source,
     something_to_learn,
-    views_exist,
-    slow_copy_exists,
-    signals_are_distributions_over_candidates,
-    gate_needs_evaluations,
-    skills_are_policies,
-    pairs_are_ranked,
-    token_weights_reach_tokens,
     hints_exist,
     room_for_a_turn,
+    *METHOD_RULES,
 )

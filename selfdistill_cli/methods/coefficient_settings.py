@@ -98,6 +98,7 @@ class PidSettings(CoefficientSettings):
     """A coefficient that keeps its own term, a KL in nats per token, at a target."""
 
     implementation: ClassVar[str] = "selfdistill_cli.methods.coefficients:Pid"
+    follows_own_term: ClassVar[bool] = True
 
     start: float
     """Value before the first reading."""
@@ -126,6 +127,7 @@ class ProportionalSettings(CoefficientSettings):
     """The adaptive KL controller: multiplies by 1 + clip(KL / target - 1, -0.2, 0.2) / horizon."""
 
     implementation: ClassVar[str] = "selfdistill_cli.methods.coefficients:Proportional"
+    follows_own_term: ClassVar[bool] = True
 
     start: float
     """Value before the first reading."""

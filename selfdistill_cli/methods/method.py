@@ -21,9 +21,9 @@ from selfdistill_cli.core.protocols import (
     Sync,
 )
 from selfdistill_cli.core.settings import ViewSettings
-from selfdistill_cli.core.types import Batch, Group, PolicyOutput
+from selfdistill_cli.core.types import Batch, Group, PolicyOutput, Sample
 from selfdistill_cli.methods.advantage import is_flat
-from selfdistill_cli.methods.arrays import map_rows
+from selfdistill_cli.methods.arrays import all_samples, map_rows
 from selfdistill_cli.methods.diagnostics import TEACHER, distill_ratio, teacher_metrics
 from selfdistill_cli.methods.pairs import with_pairs
 from selfdistill_cli.methods.settings import MethodSettings
@@ -81,6 +81,11 @@ class Method:
         if self.compares_pairs:
             judged = with_pairs(judged)
         return judged, {**metrics, **credit_metrics}
+
+    def learned_from(self, groups: Sequence[Group]) -> list[Sample]:
+        """The samples that the updates go through: all of them, or those in a pair."""
+        samples = all_samples(groups)
+        return [s for s in samples if s.pair >= 0] if self.compares_pairs else samples
 
     def _weighted(self, groups: list[Group]) -> list[Group]:
         """Fill the weights that terms fix when judging."""

@@ -12,19 +12,22 @@ from selfdistill_cli.methods.arrays import present
 
 
 def with_pairs(groups: Sequence[Group]) -> list[Group]:
-    """Number the best and the worst sibling of every group by summed advantage; drop the others.
+    """Number the best and the worst sibling of every group by summed advantage.
 
-    Ties go to the lower sibling. A group whose advantages do not differ in sign has no pair.
+    Ties go to the lower sibling. A group whose advantages do not differ in sign has no pair. The
+    other siblings keep -1: they are not learned from, but credit may still be fitted to them.
     """
     out: list[Group] = []
     number = 0
     for group in groups:
         best, worst = _best_and_worst(group)
         if best is None:
-            out.append(replace(group, samples=()))
+            out.append(group)
             continue
-        chosen = [x for x in group.samples if x.sibling in (best, worst)]
-        out.append(replace(group, samples=tuple(replace(x, pair=number) for x in chosen)))
+        samples = (
+            replace(x, pair=number) if x.sibling in (best, worst) else x for x in group.samples
+        )
+        out.append(replace(group, samples=tuple(samples)))
         number += 1
     return out
 

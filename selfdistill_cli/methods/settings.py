@@ -68,6 +68,7 @@ class ReplaySettings(PlaySettings):
     """Episodes of this step and some of earlier steps, with the log-probs that sampled them."""
 
     implementation: ClassVar[str] = "selfdistill_cli.methods.source:Replay"
+    replays: ClassVar[bool] = True
 
     share: float
     """Part of a step's groups that comes from earlier steps, in [0, 1)."""
@@ -87,6 +88,7 @@ class MixedSettings(PlaySettings):
     """Episodes of the student and demonstrations, side by side (GKD's on-policy share)."""
 
     implementation: ClassVar[str] = "selfdistill_cli.methods.source:Mixed"
+    demonstrates: ClassVar[bool] = True
 
     on_policy: float
     """Part of a step's tasks that the student plays; the rest are demonstrated."""
@@ -103,6 +105,7 @@ class DatasetSettings(Settings):
     """Samples are demonstrations: the tasks' reference answers (supervised fine-tuning)."""
 
     implementation: ClassVar[str] = "selfdistill_cli.methods.source:Dataset"
+    demonstrates: ClassVar[bool] = True
     plays: ClassVar[bool] = False
 
     split: str

@@ -72,7 +72,7 @@ def take_step(run: Run, step: int) -> dict[str, float]:
 
 def learn(run: Run, judged: Judged, step: int) -> dict[str, float]:
     """Epochs x mini-batches of updates on the step's samples; return means over them."""
-    samples = [sample for group in judged.groups for sample in group.samples]
+    samples = run.method.learned_from(judged.groups)
     tally, norms = Tally(), list[float]()
     method, engine = run.method, run.engine
     needs = method.forward_needs | {"entropy"}

@@ -79,6 +79,18 @@ def test_a_recipe_that_reads_a_teacher_asks_for_one(method: str) -> None:
             ["method.terms.policy_gradient.loss_type=gspo"],
             "method.terms.policy_gradient.loss_type: got 'gspo', whose gradient averages",
         ),
+        (
+            ["method=rlsd", "method/coefficient@method.credit.ramp=pid"],
+            "method.credit.ramp: got a controller, which follows its own loss term",
+        ),
+        (
+            ["method=step_kd", "method/source=replay", "method.old_logprobs=recomputed"],
+            "method.old_logprobs: got 'recomputed', which would forget the policy that sampled",
+        ),
+        (
+            ["method=gkd", "method.terms.distill.importance_clip=2.0"],
+            "method.terms.distill.importance_clip: got 2.0, but method.source gives",
+        ),
         (["method=bcsd", "method.credit.pruned=prune"], "method.credit.pruned: got 'prune'"),
         (["method=grpo", "method/source=dataset"], "method.source: demonstrations have no reward"),
         (

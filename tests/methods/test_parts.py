@@ -23,8 +23,8 @@ from selfdistill_cli.methods.source import in_epochs
 GEAR = ValueGapSettings(
     form="exp_sign", temperature=0.25, exp_clamp=5.0, ratio_delta=0.01, clip_low=0.5,
     clip_high=2.0, normalize=True, standardize=False, ramp=1.0, v_orig="group_mean",
-    winner_fraction=0.25, targets="return_to_go", gamma=0.9, fit_epochs=30, fit_lr=0.05, fit_weight_decay=0.0,
-    head_decay=0.0, warmup_fits=1,
+    winner_fraction=0.25, targets="return_to_go", gamma=0.9, fit_epochs=30, fit_lr=0.05,
+    fit_weight_decay=0.0, head_decay=0.0, warmup_fits=1,
 )  # fmt: skip
 GROUPS = [make_group("a", [1.0, 0.0, 0.5, 0.0]), make_group("bb", [0.0, None, 1.0, 1.0])]
 ZSCORE = GroupAdvantage(GroupAdvantageSettings(mode="grpo", epsilon=1e-4, rank_by="reward"))
