@@ -97,7 +97,8 @@ def perturb(run: Run, scale: float = 0.02) -> None:
     """Move the student, so that copies made before differ from it and ratios from 1."""
     generator = torch.Generator().manual_seed(0)
     for parameter in run.policy.parameters():
-        parameter.add_(scale * torch.randn(parameter.shape, generator=generator) * parameter.std())
+        size = max(0.5, float(parameter.std(correction=0)))
+        parameter.add_(scale * size * torch.randn(parameter.shape, generator=generator))
 
 
 def without(group: Group, sibling: int) -> Group:
