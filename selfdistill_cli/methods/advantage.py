@@ -31,6 +31,9 @@ from selfdistill_cli.methods.settings import (
 )
 from selfdistill_cli.methods.stateless import Stateless
 
+ROUNDING = 1e-5
+"""Relative difference below which two sums of float32 products count as equal."""
+
 
 class PlainAdvantage(Stateless):
     """An advantage that compares once."""
@@ -47,23 +50,29 @@ class GroupAdvantage(Stateless):
         self.settings = settings
 
     def assign(self, groups: Sequence[Group]) -> list[Group]:
-        """Fill `advantages`; rejected trajectories count in no baseline."""
+        """Fill `advantages`; rejected trajectories count in no baseline.
+
+        Before a second comparison they are z-scores: a rank or a pair has lost the distances that
+        weights could turn round.
+        """
+        s = self.settings
         rewards, group_ids = trajectory_rewards(groups)
-        advantages, _ = group_advantage(
-            rewards, group_ids, self.settings.mode, self.settings.epsilon
-        )
+        mode = s.mode if s.rank_by == "reward" else "grpo"
+        advantages, _ = group_advantage(rewards, group_ids, mode, s.epsilon)
         return self._filled(groups, advantages)
 
     def after_credit(self, groups: Sequence[Group]) -> list[Group]:
         """Rank trajectories once more by their reweighted advantages, weights kept inside.
 
         The specification's way to use token weights with a ranking: the order of siblings comes
-        from the mean or sum of A * w, and the new rank is spread by the same weights.
+        from the mean or sum of A * w, and the new rank is spread by the same weights. Weights with
+        mean 1 in every trajectory (`normalize`) leave the means, and so this order, as they were.
         """
         s = self.settings
         if s.rank_by == "reward":
             return list(groups)
         totals, group_ids = _reweighted_totals(groups, mean=s.rank_by == "reweighted_mean")
+        totals = _tied(totals, group_ids)
         advantages, _ = group_advantage(totals, group_ids, s.mode, s.epsilon)
         return self._filled(groups, advantages)
 
@@ -174,6 +183,20 @@ def _reweighted_totals(groups: Sequence[Group], mean: bool) -> tuple[torch.Tenso
             values.append(total / max(1, count) if mean else total)
     _, group_ids = trajectory_rewards(groups)
     return torch.tensor(values, dtype=torch.float64), group_ids
+
+
+def _tied(values: torch.Tensor, group_ids: torch.Tensor) -> torch.Tensor:
+    """Make values [N] of one group equal that differ by rounding alone: it must not rank them."""
+    out = values.clone()
+    for group in group_ids.unique():
+        members = group_ids == group
+        ordered, order = values[members].sort()
+        starts = torch.ones(len(ordered), dtype=torch.bool)
+        starts[1:] = ordered.diff() > ROUNDING * ordered.abs().max()
+        tied = torch.empty_like(ordered)
+        tied[order] = ordered[starts][starts.cumsum(0) - 1]
+        out[members] = tied
+    return out
 
 
 def _bootstrapped(group: Group) -> Group:

@@ -150,12 +150,13 @@ class AdapterProductCopy(WeightCopy):
 
 
 def sum_of_products(module: Any) -> torch.Tensor:
-    """What the active adapters of a peft linear layer add to its matrix [out, in], in float32."""
+    """What the active adapters of a peft layer add to its matrix, in float32 and in its layout."""
     products: list[torch.Tensor] = []
     for name in module.active_adapters:
         a, b = module.lora_A[name].weight.float(), module.lora_B[name].weight.float()
         products.append(module.scaling[name] * (b @ a))
-    return torch.stack(products).sum(0)
+    total = torch.stack(products).sum(0)
+    return total.T if module.fan_in_fan_out else total  # GPT-2 keeps its matrices as [in, out]
 
 
 class HeadCopy(WeightCopy):

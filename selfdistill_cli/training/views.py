@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from selfdistill_cli.batching.samples import in_place_of, with_prompt
-from selfdistill_cli.core.errors import RunError
+from selfdistill_cli.core.errors import ConfigError, RunError
 from selfdistill_cli.core.needs import DivergenceNeed, LayerNeed, Need, Needs, TopNeed
 from selfdistill_cli.core.types import (
     FloatArray,
@@ -21,7 +21,7 @@ from selfdistill_cli.core.types import (
     ViewScores,
 )
 from selfdistill_cli.losses.distribution import FullTeacher, divergence, top_ids, top_teacher
-from selfdistill_cli.training.scorers import Unembedding, scored_rows
+from selfdistill_cli.training.scorers import Scorer, Unembedding, scored_rows
 from selfdistill_cli.training.signals import with_signal
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def with_view(
     if getattr(run.method.views[name], "is_signal", False):
         return with_signal(run, groups, name), None
     scorer, needs = run.scorers[name], ViewNeeds(run, name)
+    _check_layers(run, needs, scorer)
     unembedding = scorer.unembedding() if needs.reads_hidden else None
     samples = [sample for group in groups for sample in group.samples]
     prompted = [seen for group in groups for seen in _prompted(run, group, name, step)]
@@ -83,6 +84,25 @@ def _of_view(needs: Needs, name: str) -> list[DivergenceNeed | LayerNeed]:
     return [need for need in needs if not isinstance(need, str) and need.view == name]
 
 
+def _check_layers(run: Run, needs: ViewNeeds, scorer: Scorer) -> None:
+    """Raise ConfigError unless the student has the layers that are matched, as wide as theirs."""
+    known = int(run.policy.config.num_hidden_layers)
+    own, theirs = run.policy.hidden_size, scorer.unembedding()[0].shape[1] if needs.layers else 0
+    for need in needs.layers:
+        where = next(f"method.terms.{n}" for n, t in run.method.terms.items() if need in t.needs)
+        wrong = [i for i in need.layers if not -known - 1 <= i <= known]
+        if wrong:
+            raise ConfigError(
+                f"{where}.layers: got {wrong[0]}, expected indices from {-known - 1} to {known}: 0 "
+                "is the embeddings and -1 the last layer of the policy"
+            )
+        if own != theirs:
+            raise ConfigError(
+                f"{where}.view: the hidden states of view '{need.view}' are {theirs} wide and the "
+                f"student's {own}; use a view of the student's size, or {where}.coefficient=0"
+            )
+
+
 class _Seen:
     """A sample under the view's prompt."""
 
@@ -93,14 +113,22 @@ class _Seen:
 
 
 def _prompted(run: Run, group: Group, name: str, step: int) -> list[_Seen]:
-    """The group's samples under the view's prompt; later ids are copied verbatim."""
+    """The group's samples under the view's prompt; later ids are copied verbatim.
+
+    A rejected trajectory is no one's sibling: what it did may be unknown, so no hint reads it.
+    """
     hints = run.method.views[name].hints
     if not hints:
         return [_Seen(sample) for sample in group.samples]
+    pairs = zip(group.trajectories, group.scores, strict=True)
+    accepted = [(t, score) for t, score in pairs if score.total is not None]
+    siblings, scores = [t for t, _ in accepted], [score for _, score in accepted]
+    places = {t.sibling: i for i, t in enumerate(siblings)}
     out: list[_Seen] = []
     for sample in group.samples:
+        index = places.get(sample.sibling)
         prompt = run.workshop.hinted_prompt(
-            group.task, hints, group.trajectories, group.scores, sample.sibling, salt=step
+            group.task, hints, siblings, scores, index, salt=step
         )
         _check_boundary(sample, prompt.ids, name, run.policy.chat.boundary_ids)
         seen = with_prompt(sample, prompt.ids)

@@ -58,8 +58,9 @@ def test_every_method_composes_and_is_checked(method: str) -> None:
 
 @pytest.mark.parametrize("group", ["experiment", "debug", "teacher", "resume", "tracker", "optim"])
 def test_every_option_composes_and_is_checked(group: str) -> None:
+    asked = {"heuristic": ["teacher.function=math:sqrt"]}  # has no default
     for option in catalog.options([catalog.shipped_dir()], group):
-        assert compose([f"{group}={option}"]).choices[group] == option
+        assert compose([f"{group}={option}", *asked.get(option, [])]).choices[group] == option
 
 
 @pytest.mark.parametrize(
