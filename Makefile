@@ -41,10 +41,11 @@ lint: $(INSTALLED_TEST)
 	$(BIN)/lint-imports
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-# Tokenizer, first stage, second stage; the result lies in runs/warmup_tiny/checkpoints.
+# Tokenizer and three stages; the result lies in runs/warmup_tiny/checkpoints.
 tiny: $(INSTALLED)
 	$(BIN)/python -m selfdistill_cli.training.tiny_tokenizer runs/tiny_tokenizer
 	$(BIN)/selfdistill train experiment=warmup_tiny_copy tracker=none
+	$(BIN)/selfdistill train experiment=warmup_tiny_parts tracker=none
 	$(BIN)/selfdistill train experiment=warmup_tiny tracker=none
 
 clean:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from code_envs import user_task
@@ -18,6 +19,47 @@ def test_evidence_leaves_out_what_is_long_or_needs_other_names(tmp_path: Path) -
     assert hints.evidence(task, 0) == "assert math.isclose(f(3), 4)"
     calls = [{"args": [[0] * 100], "expected": 0}]
     assert hints.evidence(user_task(tmp_path, prompt="f", calls=calls), 0) is None
+
+
+@pytest.mark.parametrize(
+    ("results", "common"),
+    [
+        ([[1, 2, 2], [], [0, 5]], "list, ascending, not negative"),
+        ([[9, 0, -18], [3]], "list, descending, distinct, divisible by 3"),
+        ([[3, 1, 2], [-1, 1]], "list, distinct"),
+        ([[1], []], "list, not negative"),
+        ([[], []], "list"),
+        ([[[1], [2]], [[0]]], "list"),
+        ([-4, -6, 0], "int, not positive, divisible by 2"),
+        ([0, 0], "int, not negative, not positive"),
+        ([0.5, 1.5], "float, not negative"),
+        ([True, False], "bool"),
+        (["b", "a"], "str"),
+        ([1, 1.5], None),
+        ([1, None], None),
+        ([1], None),
+    ],
+)
+def test_evidence_says_what_all_results_share(
+    tmp_path: Path, results: list[Any], common: str | None
+) -> None:
+    calls = [{"args": [i], "expected": result} for i, result in enumerate(results)]
+    text = hints.evidence(user_task(tmp_path, prompt="Write f.", calls=calls), 0)
+    lines = (text or "").splitlines()
+    assert [line for line in lines if not line.startswith("f(")] == (
+        [] if common is None else [f"all: {common}"]
+    )
+
+
+def test_evidence_shows_the_longest_results(tmp_path: Path) -> None:
+    calls = [{"args": [i], "expected": [0] * (i % 7)} for i in range(20)]
+    task = user_task(tmp_path, prompt="Write f.", calls=calls)
+    shown = {line for seed in range(40) for line in (hints.evidence(task, seed) or "").splitlines()}
+    assert shown == {
+        *(f"f({i}) is [0, 0, 0, 0, 0, 0]" for i in (6, 13)),
+        *(f"f({i}) is [0, 0, 0, 0, 0]" for i in (5, 12)),
+        "all: list, ascending, descending, not negative, not positive",
+    }
 
 
 @pytest.mark.parametrize(

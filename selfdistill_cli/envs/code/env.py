@@ -150,8 +150,8 @@ class CodeEnv:
 
         answer: the reference program. sibling: a correct program by another attempt (before any
         attempt, the reference). own_wrong_answer: the program of attempt `index`, if it failed.
-        feedback: the same with its first failing test. evidence: up to two facts that the tests
-        know, such as `f([3, -1]) is 9`. skill: how one part of the task is done, as an idiom
+        feedback: the same with its first failing test. evidence: facts that the tests know, such as
+        `f([3, -1]) is 9`. skill: how one part of the task is done, as an idiom
         (a user's task: its field `skill`). meta_skill: what a correct attempt does and a failed
         one does not. pruned: no text, but a prompt without the description.
 

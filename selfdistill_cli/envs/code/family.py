@@ -135,12 +135,7 @@ def wrong_program(task: Task, seed: int) -> str:
 
     Raises UserError if the task is not of this family.
     """
-    specification = _specifications().get(task.id)
-    if specification is None:
-        raise UserError(
-            f"task: found id '{task.id}', expected a described task of the built-in family "
-            "(practice has none to be wrong about)"
-        )
+    specification = _specification(task)
     for attempt in range(1000):
         other = _neighbour(specification, seed_for("wrong", seed, task.id, attempt))
         answers = [other.function(call[0]) for call in task.meta["calls"]]
@@ -154,9 +149,7 @@ def skill(task: Task, seed: int) -> str:
 
     Only parts that need code of their own count. Raises UserError for a task of another family.
     """
-    specification = _specifications().get(task.id) or _practice_specifications().get(task.id)
-    if specification is None:
-        raise UserError(f"task: found id '{task.id}', expected a task of the built-in family")
+    specification = _specification(task)
     keep, change, give = specification.keep, specification.change, specification.give
     idioms = [(give, give.component.code.replace("{items}", "..."))]
     if keep.component.code:
@@ -166,6 +159,13 @@ def skill(task: Task, seed: int) -> str:
     part, idiom = idioms[seed_for("skill", seed, task.id) % len(idioms)]
     phrase = part.component.phrases[seed_for("skill phrase", seed, task.id) % 2]
     return part.fill(f"{phrase}: {idiom}")
+
+
+def _specification(task: Task) -> Specification:
+    found = _specifications().get(task.id) or _practice_specifications().get(task.id)
+    if found is None:
+        raise UserError(f"task: found id '{task.id}', expected a task of the built-in family")
+    return found
 
 
 def _choice(component: Component, seed: int) -> Choice:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import builtins
 import difflib
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.types import Message, Task
@@ -16,24 +18,56 @@ NUM_CONTRASTS, MAX_CONTRAST = 3, 80
 CONTEXT_BEFORE, CONTEXT_AFTER = 2, 1
 TOKEN = re.compile(r"\w+|[-+*/%<>=!&|^]+|[^\w\s]")
 NAMES = r"(?:[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)?"
+ORDERS: dict[str, Callable[[list[Any]], bool]] = {
+    "ascending": lambda row: row == sorted(row),
+    "descending": lambda row: row == sorted(row, reverse=True),
+    "distinct": lambda row: len(row) == len(set(row)),
+}
 BUILTINS = frozenset(dir(builtins))
 
 
 def evidence(task: Task, seed: int) -> str | None:
-    """Return up to two facts from the task's tests, one a line; None if none can be shown.
+    """Return verified facts from the task's tests, one a line; None if none can be shown.
 
-    Calls become `f([3, -1]) is 9`; tests that are code give their asserts, without those that
-    need other names than the function, builtins and imports, or that are long.
+    Calls become `f([3, -1]) is 9`, two of those with the longest results, which say most, and a
+    line about what all results have in common. Tests that are code give two of their asserts,
+    without those that need other names than the function, builtins and imports. Long facts are
+    left out.
     """
     facts = list(_called(task) if "calls" in task.meta else _asserted(task))
     facts = [fact for fact in facts if len(fact) <= MAX_FACT and "\n" not in fact]
+    if "calls" in task.meta:
+        facts.sort(key=lambda fact: -len(fact.rpartition(" is ")[2]))
+        facts = facts[: 2 * NUM_FACTS]
     order = sorted(range(len(facts)), key=lambda i: seed_for("evidence", seed, task.id, i))
-    return "\n".join(facts[i] for i in sorted(order[:NUM_FACTS])) or None
+    lines = [facts[i] for i in sorted(order[:NUM_FACTS])]
+    if lines and "calls" in task.meta:
+        lines += _common(task.meta["expected"])
+    return "\n".join(lines) or None
 
 
 def _called(task: Task) -> Iterator[str]:
     for call, expected in zip(task.meta["calls"], task.meta["expected"], strict=True):
         yield f"{task.meta['entry_point']}({', '.join(map(repr, call))}) is {expected!r}"
+
+
+def _common(results: Sequence[Any]) -> list[str]:
+    """Return a line about what all results share, such as `all: list, ascending`, if they do."""
+    kinds = {type(result) for result in results}
+    if len(results) < 2 or len(kinds) > 1:
+        return []
+    kind = kinds.pop()
+    lists = list(results) if kind is list else []
+    numbers = [number for row in lists for number in row] if lists else list(results)
+    words = [kind.__name__]
+    if numbers and all(type(number) in (int, float) for number in numbers):
+        if any(len(row) > 1 for row in lists):
+            words += [name for name, holds in ORDERS.items() if all(map(holds, lists))]
+        words += ["not negative"] if min(numbers) >= 0 else []
+        words += ["not positive"] if max(numbers) <= 0 else []
+        divisor = math.gcd(*numbers) if {type(number) for number in numbers} == {int} else 1
+        words += [f"divisible by {divisor}"] if divisor > 1 else []
+    return [f"all: {', '.join(words)}"]
 
 
 def _asserted(task: Task) -> Iterator[str]:
