@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from selfdistill_cli.core.needs import Need, Needs
+from selfdistill_cli.core.parts import build_part, expect_complete
 from selfdistill_cli.core.protocols import (
     Advantage,
     Coefficient,
@@ -19,8 +20,9 @@ from selfdistill_cli.core.protocols import (
     Source,
     Sums,
     Sync,
+    Term,
 )
-from selfdistill_cli.core.settings import ViewSettings
+from selfdistill_cli.core.settings import Settings, ViewSettings
 from selfdistill_cli.core.types import Batch, Group, PolicyOutput, Sample
 from selfdistill_cli.methods.advantage import is_flat
 from selfdistill_cli.methods.arrays import all_samples, map_rows
@@ -34,12 +36,12 @@ class Method:
 
     def __init__(self, settings: MethodSettings, teacher: ViewSettings | None):
         self.settings = settings
-        self.source: Source = settings.source.build()
-        self.advantage: Advantage = settings.advantage.build()
-        self.credit: Credit = settings.credit.build()
-        self.sync: Sync = settings.sync.build()
-        terms = {name: term.build(name) for name, term in settings.terms.items()}
-        self.terms: dict[str, Any] = {name: term for name, term in terms.items() if term.active}
+        self.source: Source = build_part("method.source", settings.source, Source)
+        self.advantage: Advantage = build_part("method.advantage", settings.advantage, Advantage)
+        self.credit: Credit = build_part("method.credit", settings.credit, Credit)
+        self.sync: Sync = build_part("method.sync", settings.sync, Sync)
+        terms = {n: _build_term(n, term) for n, term in settings.terms.items()}
+        self.terms: dict[str, Any] = {n: t for n, t in terms.items() if getattr(t, "active", True)}
         self.views = self._needed_views(teacher)
 
     def _needed_views(self, teacher: ViewSettings | None) -> dict[str, ViewSettings]:
@@ -172,3 +174,10 @@ class Method:
             "sync": self.sync,
             **{f"coefficient {name}": moving for name, moving in self._coefficients().items()},
         }
+
+
+def _build_term(name: str, settings: Settings) -> Any:
+    key = f"method.terms.{name}"
+    term = build_part(key, settings, Term, name)
+    expect_complete(f"{key}.coefficient", term.coefficient, Coefficient)
+    return term

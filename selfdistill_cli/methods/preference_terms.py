@@ -35,8 +35,8 @@ class Pairwise(TokenMean):
         """Summed loss over pairs; the share of pairs that are in order, and the mean margin."""
         paired = batch.pairs >= 0
         if not bool(paired.any()):
-            return output.logprobs.sum() * 0.0, {}
-        sign = batch.advantages.sum(-1).sign()
+            return keep_active(output.logprobs, batch.action_mask).sum() * 0.0, {}
+        sign = keep_active(batch.advantages, batch.action_mask).sum(-1).sign()
         _, number = batch.pairs[paired].unique(return_inverse=True)
         scores = (sign * self._scores(output, batch))[paired]
         margin = scores.new_zeros(int(number.max()) + 1).index_add(0, number, scores)

@@ -10,6 +10,7 @@ import torch
 from selfdistill_cli.core.needs import Needs
 from selfdistill_cli.core.protocols import Sums
 from selfdistill_cli.core.types import Batch, FloatArray, Group, PolicyOutput
+from selfdistill_cli.losses.cleaning import keep_active
 from selfdistill_cli.losses.divergence import k2, k3
 from selfdistill_cli.losses.policy_gradient import (
     LOSS_TYPES,
@@ -140,4 +141,4 @@ class CrossEntropy(TokenMean):
 
     def total(self, output: PolicyOutput, batch: Batch) -> tuple[torch.Tensor, Sums]:
         """Summed negative log-probability over active tokens."""
-        return -output.logprobs.sum(), {}
+        return -keep_active(output.logprobs, batch.action_mask).sum(), {}

@@ -12,7 +12,8 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from selfdistill_cli.core.errors import Preempted
-from selfdistill_cli.core.protocols import Env, Sink
+from selfdistill_cli.core.parts import build_part
+from selfdistill_cli.core.protocols import Env, Reward, RolloutEngine, Sink
 from selfdistill_cli.core.settings import ViewSettings
 from selfdistill_cli.methods.method import Method
 from selfdistill_cli.policies.causal import CausalPolicy
@@ -73,7 +74,7 @@ def prepare_process(num_threads: int) -> None:
 
 @contextlib.contextmanager
 def _closing(settings: Any) -> Iterator[Env]:
-    env = settings.build()
+    env: Env = build_part("env", settings, Env)
     try:
         yield env
     finally:
@@ -132,9 +133,9 @@ def build_workshop(
         group_size=settings.method.group_size,  # pyright: ignore
         tasks_per_step=settings.batch.tasks_per_step,  # pyright: ignore
         env=env,
-        reward=settings.reward.build(),
+        reward=build_part("reward", settings.reward, Reward),
         chat=policy.chat,
-        rollout=settings.rollout.build(policy),
+        rollout=build_part("rollout", settings.rollout, RolloutEngine, policy),
         rollout_settings=settings.rollout,
         with_hidden=reads_hidden(method),
     )

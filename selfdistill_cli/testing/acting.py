@@ -1,0 +1,183 @@
+"""Suites of what the agent acts in: environment and reward."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from selfdistill_cli.core.hints import HINT_KINDS, Hint
+from selfdistill_cli.core.protocols import Env, Reward, StepResult
+from selfdistill_cli.core.types import Score, Stop, Task, Trajectory
+from selfdistill_cli.testing.expecting import (
+    expect,
+    expect_members,
+    expect_number,
+    expect_repeats,
+    same,
+    untouched,
+)
+
+ACTIONS = ("", "x", "print(1)", "```python\ndef f():\n    return 1\n```", "\x00 é 日本 \u2028" * 20)
+"""Answers that an untrained policy may give."""
+LONGEST = 200
+
+
+def check_env(
+    make: Callable[[], Env],
+    *,
+    split: str = "train",
+    actions: Sequence[str] = ACTIONS,
+    num_tasks: int = 3,
+) -> None:
+    """Raise AssertionError unless `make()` returns a new environment that keeps its contract.
+
+    Episodes of the first `num_tasks` tasks are played with each of the actions, and with the
+    task's reference answer if it is a text. Everything is closed at the end.
+    """
+    env, twin = make(), make()
+    try:
+        expect_members(env, "name", "hints", "tasks", "episode", "hint", "close")
+        unknown = set(env.hints) - set(HINT_KINDS)
+        expect(not unknown, f"hints: {unknown} are no kinds of hint; known: {HINT_KINDS}")
+        tasks = env.tasks(split)
+        _check_tasks(tasks)
+        expect(same(list(env.tasks(split)), list(tasks)), "tasks: a second call gave others")
+        expect(same(list(twin.tasks(split)), list(tasks)), "tasks: a second object gave others")
+        for task in tasks[:num_tasks]:
+            known = [task.answer] if isinstance(task.answer, str) else []
+            played = [_check_episode(env, twin, task, action) for action in (*actions, *known)]
+            _check_hints(env, task, played)
+    finally:
+        for opened in (env, twin):
+            opened.close()
+            opened.close()
+
+
+def _check_tasks(tasks: Sequence[Any]) -> None:
+    expect(len(tasks) > 0, "tasks: there are none")
+    ids = [task.id for task in tasks]
+    expect(len(set(ids)) == len(ids), "tasks: two tasks have the same id; streams are keyed by it")
+    for task in tasks:
+        expect(isinstance(task, Task), f"tasks: expected core.types.Task, got {task!r}")
+        _expect_messages(f"task {task.id}", task.messages)
+        asks = any(message["role"] == "user" for message in task.messages)
+        expect(asks, f"task {task.id}: no message is from the user")
+        _expect_plain(f"task {task.id}: answer and meta", [task.answer, dict(task.meta)])
+
+
+def _check_episode(env: Env, twin: Env, task: Task, action: str) -> Trajectory:
+    """Play one episode on each object; both say the same. Return what came of it."""
+    with untouched("an episode", task):
+        results = [_play(each, task, action) for each in (env, twin)]
+    expect(
+        same(*results),
+        f"task {task.id}: two episodes with equal seed and actions went differently; draw from "
+        "core.seeds.stream(seed, ...)",
+    )
+    last = results[0][-1]
+    stop = Stop.DONE if last.done else Stop.MAX_TURNS
+    return Trajectory(
+        task=task, sibling=0, turns=(), stop=stop, outcome=last.outcome or {}, policy_version=0
+    )
+
+
+def _play(env: Env, task: Task, action: str) -> list[StepResult]:
+    episode = env.episode(task, 17)
+    many = getattr(env, "step_many", None)
+    results: list[StepResult] = []
+    while len(results) < LONGEST and not (results and results[-1].done):
+        found = episode.step(action)
+        expect(isinstance(found, StepResult), f"step: expected StepResult, got {found!r}")
+        results.append(found)
+        _expect_messages(f"task {task.id}: observation", found.observation)
+        if found.done:
+            expect(found.outcome is not None, f"task {task.id}: done without an outcome")
+            _expect_plain(f"task {task.id}: outcome", found.outcome)
+        else:
+            expect(bool(found.observation), f"task {task.id}: not done and no observation")
+    if many is not None:
+        together = many([env.episode(task, 17), env.episode(task, 17)], [action, action])
+        equal = len(together) == 2 and all(same(found, results[0]) for found in together)
+        expect(equal, f"task {task.id}: step_many says something else than step")
+    return results
+
+
+def _check_hints(env: Env, task: Task, played: Sequence[Trajectory]) -> None:
+    """Before and after attempts, for each kind that the environment declares."""
+    last = len(played) - 1
+    scores = [Score(total=0.0, success=float(i == last), parts={}) for i in range(len(played))]
+    siblings = [
+        Trajectory(task=task, sibling=i, turns=(), stop=t.stop, outcome=t.outcome, policy_version=0)
+        for i, t in enumerate(played)
+    ]
+    for kind in sorted(env.hints):
+        for situation in (((), (), None), (siblings, scores, 0), (siblings, scores, last)):
+            what = f"hint({kind!r}) for task {task.id}"
+            with untouched(what, situation):
+                found = [env.hint(kind, task, *situation, seed=5) for _ in range(2)]
+            expect(same(*found), f"{what}: two calls gave two hints")
+            if found[0] is not None:
+                expect(isinstance(found[0], Hint), f"{what}: expected Hint, got {found[0]!r}")
+                expect(found[0].kind == kind, f"{what}: the hint is of kind {found[0].kind!r}")
+
+
+def check_reward(
+    make: Callable[[], Reward],
+    *,
+    outcomes: Sequence[Mapping[str, Any]] = ({"success": 1.0}, {"success": 0.0}),
+) -> None:
+    """Raise AssertionError unless `make()` returns a new reward that keeps its contract.
+
+    `outcomes`: what the environment says at the end of episodes. An episode that a limit cut has
+    an empty outcome; one whose environment failed must be rejected.
+    """
+    name = type(make()).__name__
+    expect_members(make(), "score")
+    for outcome in outcomes:
+        _check_score(make, _episode(outcome, Stop.DONE), f"{name}.score ({outcome})")
+    for stop in (Stop.MAX_TURNS, Stop.MAX_TOKENS):
+        _check_score(make, _episode({}, stop), f"{name}.score (cut by a limit, empty outcome)")
+    failed = _episode({"error": "ValueError: x"}, Stop.ENV_ERROR)
+    score = _check_score(make, failed, f"{name}.score (the environment failed)")
+    expect(
+        score.total is None,
+        f"{name}.score: the environment failed (stop is env_error) and the total is "
+        f"{score.total}; expected None, because it is not the agent's fault",
+    )
+
+
+def _check_score(make: Callable[[], Reward], trajectory: Trajectory, what: str) -> Score:
+    with untouched(what, trajectory):
+        score = expect_repeats(make, lambda reward: reward.score(trajectory), what)
+    expect(isinstance(score, Score), f"{what}: expected core.types.Score, got {score!r}")
+    if score.total is not None:
+        expect_number(f"{what}: total", score.total)
+    expect_number(f"{what}: success", score.success)
+    expect(0 <= score.success <= 1, f"{what}: success is {score.success}, expected 0 to 1")
+    for part, value in score.parts.items():
+        expect_number(f"{what}: the part {part}", value)
+    expect(isinstance(score.missing, tuple), f"{what}: missing is {score.missing!r}, not a tuple")
+    return score
+
+
+def _episode(outcome: Mapping[str, Any], stop: Stop) -> Trajectory:
+    task = Task(id="t", messages=({"role": "user", "content": "?"},))
+    return Trajectory(
+        task=task, sibling=0, turns=(), stop=stop, outcome=dict(outcome), policy_version=0
+    )
+
+
+def _expect_messages(what: str, messages: Any) -> None:
+    for message in messages:
+        right = set(message) == {"role", "content"} and all(
+            isinstance(text, str) for text in message.values()
+        )
+        expect(right, f"{what}: {message!r} is not a message with role and content")
+
+
+def _expect_plain(what: str, value: Any) -> None:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise AssertionError(f"{what}: cannot be written as JSON ({error})") from error

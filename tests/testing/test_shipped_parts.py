@@ -1,0 +1,123 @@
+"""Every part under conf/ keeps its protocol's promises; a new file there is checked too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from selfdistill_cli import testing
+from selfdistill_cli.config import catalog
+from selfdistill_cli.config.compose import compose
+from selfdistill_cli.policies.chat import TemplateChat
+from selfdistill_cli.policies.huggingface import read_template
+
+FOLDERS = [catalog.shipped_dir()]
+ENV_OUTCOMES = (
+    {"program": "x", "passed": 2, "total": 2, "compiled": True},
+    {"program": "x", "passed": 1, "total": 3, "compiled": True},
+    {"program": "", "passed": 0, "total": 3, "compiled": False},
+)
+"""What env=code says, which the shipped rewards score."""
+
+CHECKED: set[str] = set()
+"""Groups and settings that have passed, so that a recipe's parts are checked once."""
+
+
+def once(key: str, run: Callable[[], None]) -> None:
+    """Run a check, unless it has passed for an equal key."""
+    if key not in CHECKED:
+        run()
+        CHECKED.add(key)
+
+
+def check(group: str, method: Any) -> None:
+    """Run the suite of one group on a recipe's part, unless equal settings have passed it."""
+    settings = getattr(method, group)
+    once(f"{group} {settings}", lambda: SUITES[group](settings))
+
+
+def check_advantage(settings: Any) -> None:
+    ranks = getattr(settings, "ranks_siblings", False)
+    testing.check_advantage(settings.build, compares_siblings=ranks)
+
+
+def check_sync(settings: Any) -> None:
+    testing.check_sync(settings.build, keeps_copy=settings.keeps_copy)
+
+
+def check_terms(terms: Any) -> None:
+    for name, settings in terms.items():
+        once(f"{name} {settings}", lambda n=name, s=settings: check_term(n, s))
+
+
+def check_term(name: str, settings: Any) -> None:
+    testing.check_term(lambda: settings.build(name), name=name)
+
+
+SUITES: dict[str, Callable[[Any], None]] = {
+    "source": lambda settings: testing.check_source(settings.build),
+    "advantage": check_advantage,
+    "credit": lambda settings: testing.check_credit(settings.build),
+    "terms": check_terms,
+    "sync": check_sync,
+}
+PARTS = [(g, option) for g in SUITES for option in catalog.options(FOLDERS, f"method/{g}")]
+
+
+def test_every_group_of_parts_has_a_suite() -> None:
+    found = {group for group in catalog.groups(FOLDERS) if group.startswith("method/")}
+    assert found == {f"method/{name}" for name in (*SUITES, "coefficient")}
+
+
+@pytest.mark.parametrize(("group", "option"), PARTS)
+def test_part(group: str, option: str) -> None:
+    method: Any = compose([f"method/{group}={option}"]).settings.method
+    check(group, method)
+
+
+@pytest.mark.parametrize("option", catalog.options(FOLDERS, "method/coefficient"))
+def test_coefficient(option: str) -> None:
+    words = ["method=gear", f"method/coefficient@method.credit.ramp={option}"]
+    method: Any = compose(words).settings.method
+    testing.check_coefficient(method.credit.ramp.build)
+
+
+@pytest.mark.parametrize("name", catalog.options(FOLDERS, "method"))
+def test_recipe(name: str) -> None:
+    """Its parts as the recipe sets them, which a group's own files do not show."""
+    method: Any = compose([f"method={name}"]).settings.method
+    for group in SUITES:
+        check(group, method)
+
+
+@pytest.mark.parametrize("option", catalog.options(FOLDERS, "env"))
+def test_env(option: str) -> None:
+    env: Any = compose([f"env={option}", "env.sandbox.workers=1"]).settings.env
+    testing.check_env(env.build)
+
+
+@pytest.mark.parametrize("option", catalog.options(FOLDERS, "reward"))
+def test_reward(option: str) -> None:
+    reward = compose([f"reward={option}"]).settings.reward
+    testing.check_reward(reward.build, outcomes=ENV_OUTCOMES)
+
+
+@pytest.mark.parametrize("option", catalog.options(FOLDERS, "rollout"))
+def test_rollout_engine(option: str) -> None:
+    settings: Any = compose([f"rollout={option}"]).settings
+    policy = settings.policy.build()
+    prompts = [policy.chat.prompt_ids([{"role": "user", "content": text}]) for text in "aba"]
+    testing.check_rollout_engine(
+        lambda: settings.rollout.build(policy), prompts=prompts, weights=policy.weights
+    )
+
+
+@pytest.mark.parametrize("template", [None, "plain"])
+def test_chat(template: str | None) -> None:
+    settings: Any = compose(["policy=tiny"]).settings
+    tokenizer = settings.policy.build().chat.tokenizer
+    if template is not None:
+        tokenizer.chat_template = read_template(template)
+    testing.check_chat(lambda: TemplateChat(tokenizer))
