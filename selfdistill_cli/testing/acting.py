@@ -36,8 +36,8 @@ def check_env(
     task's reference answer if it is a text. Everything is closed at the end.
     """
     env, twin = make(), make()
+    expect_members(env, "name", "hints", "tasks", "episode", "hint", "close")
     try:
-        expect_members(env, "name", "hints", "tasks", "episode", "hint", "close")
         unknown = set(env.hints) - set(HINT_KINDS)
         expect(not unknown, f"hints: {unknown} are no kinds of hint; known: {HINT_KINDS}")
         tasks = env.tasks(split)
@@ -50,8 +50,8 @@ def check_env(
             _check_hints(env, task, played)
     finally:
         for opened in (env, twin):
-            opened.close()
-            opened.close()
+            for _ in range(2):
+                opened.close()
 
 
 def _check_tasks(tasks: Sequence[Any]) -> None:
@@ -148,8 +148,7 @@ def check_reward(
 
 
 def _check_score(make: Callable[[], Reward], trajectory: Trajectory, what: str) -> Score:
-    with untouched(what, trajectory):
-        score = expect_repeats(make, lambda reward: reward.score(trajectory), what)
+    score = expect_repeats(make, lambda reward: reward.score(trajectory), what, trajectory)
     expect(isinstance(score, Score), f"{what}: expected core.types.Score, got {score!r}")
     if score.total is not None:
         expect_number(f"{what}: total", score.total)

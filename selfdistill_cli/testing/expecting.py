@@ -129,12 +129,15 @@ def expect_resumes(
             )
 
 
-def expect_repeats(make: Callable[[], Any], use: Callable[[Any], Any], what: str) -> Any:
-    """Expect that two new parts give the same; return what the first one gave.
+def expect_repeats(
+    make: Callable[[], Any], use: Callable[[Any], Any], what: str, *inputs: Any
+) -> Any:
+    """Expect that two new parts give the same and leave the inputs alone; return what one gave.
 
     Numpy's and torch's global random streams are moved in between: nothing may depend on them.
     """
-    first = use(make())
+    with untouched(what, *inputs):
+        first = use(make())
     np.random.seed(12345)
     torch.manual_seed(54321)
     second = use(make())

@@ -43,9 +43,7 @@ def check_advantage(make: Callable[[], Advantage], *, compares_siblings: bool = 
     for case, groups in cases().items():
         what = f"{type(part).__name__}.assign ({case})"
         given = judged(groups, *declared(part))
-        assigned = expect_repeats(make, lambda p, given=given: p.assign(given), what)
-        with untouched(what, given):
-            make().assign(given)
+        assigned = expect_repeats(make, lambda p, given=given: p.assign(given), what, given)
         _expect_groups(what, given, assigned, may_drop=True)
         _check_after_credit(make, assigned, case)
     _check_rejected(make)
@@ -128,11 +126,9 @@ def _check_reweight(make: Callable[[], Credit], given: Sequence[Group], case: st
     name = type(make()).__name__
     for step in (1, 7):
         what = f"{name}.reweight ({case}, step {step})"
-        found = expect_repeats(make, lambda p, step=step: p.reweight(given, step), what)
+        found = expect_repeats(make, lambda p, step=step: p.reweight(given, step), what, given)
         pair = isinstance(found, tuple) and len(found) == 2
         expect(pair, f"{what}: expected (groups, metrics), got {type(found).__name__}")
-        with untouched(what, given):
-            make().reweight(given, step)
         _expect_groups(what, given, found[0], may_drop=False)
         expect_metrics(what, found[1])
     what = f"{name}.after_step ({case})"

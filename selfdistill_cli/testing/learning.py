@@ -30,7 +30,6 @@ from selfdistill_cli.testing.expecting import (
     expect_repeats,
     expect_resumes,
     expect_row,
-    untouched,
 )
 from selfdistill_cli.testing.material import cases, declared, judged, with_advantages
 
@@ -85,9 +84,7 @@ def check_term(make: Callable[[], Term], *, name: str = "term") -> None:
 def _check_weights(make: Callable[[], Term], groups: Sequence[Group], what: str) -> None:
     given = with_advantages(judged(groups, *declared(make(), "judge_needs")))
     samples = [sample for group in given for sample in group.samples]
-    found = expect_repeats(make, lambda term: term.weights(given), what)
-    with untouched(what, given):
-        make().weights(given)
+    found = expect_repeats(make, lambda term: term.weights(given), what, given)
     if found is None:
         return
     expect(isinstance(found, list), f"{what}: expected None or a list, got {type(found).__name__}")
@@ -140,11 +137,7 @@ def _check_total(make: Callable[[], Term], output: PolicyOutput, batch: Batch, w
     def use(term: Any) -> list[Any]:
         return [term.count(batch), _gradients(term, output, batch, what)]
 
-    found = expect_repeats(make, use, what)
-    with untouched(what, output, batch):
-        make().total(output, batch)
-        make().count(batch)
-    count, (_, gradients) = found
+    count, (_, gradients) = expect_repeats(make, use, what, output, batch)
     expect_number(what.replace("total", "count"), count)
     expect(count >= 0, f"{what.replace('total', 'count')} is negative: {count}")
     for key, gradient in gradients.items():
