@@ -10,8 +10,17 @@ from pathlib import Path
 from typing import Any
 
 
+LARGEST = 1 << 1024
+"""Whole numbers from here on exceed every float."""
+
+
 def plain(value: Any) -> Any:
-    """Return a JSON value: numpy scalars as numbers, non-finite floats as None, else text."""
+    """Return a JSON value: numpy scalars as numbers, non-finite floats as None, else text.
+
+    A whole number that no reader can hold, as a program may return, becomes text too.
+    """
+    if isinstance(value, int) and abs(value) >= LARGEST:
+        return hex(value)
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):

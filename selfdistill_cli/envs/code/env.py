@@ -9,6 +9,7 @@ from selfdistill_cli.core.errors import ConfigError, DataError, did_you_mean
 from selfdistill_cli.core.hints import Hint, HintKind
 from selfdistill_cli.core.protocols import StepResult
 from selfdistill_cli.core.seeds import seed_for
+from selfdistill_cli.core.texts import readable
 from selfdistill_cli.core.types import Message, Score, Task, Trajectory
 from selfdistill_cli.envs.code import grading
 from selfdistill_cli.envs.code import hints as texts
@@ -162,7 +163,8 @@ class CodeEnv:
             messages = texts.pruned(task)
             return None if messages is None else Hint(kind=kind, text="", messages=messages)
         text = self._makers[kind](task, siblings, scores, index, seed)
-        return None if text is None or not text.strip() else Hint(kind=kind, text=text.strip())
+        text = readable(text or "").strip()
+        return Hint(kind=kind, text=text) if text else None
 
     def _answer(self, task: Task, *_: Any) -> str | None:
         return task.answer

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from selfdistill_cli.core.texts import encodable
 from selfdistill_cli.core.types import Task
 from selfdistill_cli.sandbox.jobs import CallJob, CallReport, CallResult, ProgramJob, ProgramReport
 from selfdistill_cli.sandbox.sandbox import Sandbox
@@ -57,7 +58,8 @@ def grade(sandbox: Sandbox, tasks: Sequence[Task], actions: Sequence[str]) -> li
 
     An outcome is JSON: program, compiled, passed, total, error, tests [{name, status, message}].
     """
-    programs = [extract_program(action) for action in actions]
+    # A lone surrogate is in no Python source, and no file or tokenizer takes it.
+    programs = [extract_program(encodable(action)) for action in actions]
     calls = [i for i, task in enumerate(tasks) if "calls" in task.meta]
     others = [i for i, task in enumerate(tasks) if "calls" not in task.meta]
     outcomes: dict[int, Outcome] = {}
