@@ -145,7 +145,11 @@ def test_demonstrations_have_text_and_no_score(tmp_path):
 
 def test_no_text_keeps_the_file_from_being_written(tmp_path):
     task = Task(id="a", messages=())
-    hostile = {"program": "raise ValueError('\ud800')", "error": "\ud800 \x1b[2J", "value": 10**5000}
+    hostile = {
+        "program": "raise ValueError('\ud800')",
+        "error": "\ud800 \x1b[2J",
+        "value": 10**5000,
+    }
     failed = dataclasses.replace(trajectory(0, task), outcome=hostile)
     score = Score(total=0.0, success=0.0, parts={})
     group = Group(task=task, trajectories=(failed,), scores=(score,), samples=())
