@@ -33,7 +33,9 @@ HOSTILE = {
 
 @pytest.fixture(scope="module")
 def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CodeEnv]:
-    check = "def check(candidate):\n    assert candidate(2) == 991\n    assert candidate(3) == 992\n"
+    check = (
+        "def check(candidate):\n    assert candidate(2) == 991\n    assert candidate(3) == 992\n"
+    )
     asserts = {"test_list": ["assert f(2) == 991", "assert f(3) == 992"]}
     calls = {"calls": [{"args": [2], "expected": 991}, {"args": [3], "expected": 992}]}
     path: Path = tmp_path_factory.mktemp("data") / "tasks.jsonl"

@@ -56,7 +56,8 @@ def stands_alone(source: str) -> bool:
 def grade(sandbox: Sandbox, tasks: Sequence[Task], actions: Sequence[str]) -> list[Outcome]:
     """Run the programs in the answers against their tasks' tests; one outcome per answer.
 
-    An outcome is JSON: program, compiled, passed, total, error, tests [{name, status, message}].
+    An outcome is JSON: program, status (of the whole: `ok`, or what ended it), compiled, passed,
+    total, error, tests [{name, status, message}].
     """
     # A lone surrogate is in no Python source, and no file or tokenizer takes it.
     programs = [extract_program(encodable(action)) for action in actions]
@@ -115,6 +116,7 @@ def outcome_of_tests(meta: Mapping[str, Any], program: str, report: ProgramRepor
 def _outcome(program: str, tests: list[dict[str, str]], status: str, error: str) -> Outcome:
     return {
         "program": program,
+        "status": status,
         "compiled": status != "compile_error",
         "passed": sum(test["status"] == "passed" for test in tests),
         "total": len(tests),
