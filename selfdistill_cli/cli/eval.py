@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from math import inf
 from typing import Any
 
 from selfdistill_cli.core.errors import UserError, did_you_mean
 from selfdistill_cli.core.hints import HintKind
+from selfdistill_cli.core.settings import in_range
 
 HELP = """\
 usage: selfdistill eval RUN [KEY=VALUE ...] [--config-dir DIR]
@@ -29,7 +31,8 @@ class EvalArguments:
     """What may be typed after RUN."""
 
     split: str | None = None
-    """Tasks of the environment: train, validation or test (default: the run's eval.panel)."""
+    """Tasks of the environment; code: train, validation, test, demonstrations, practice (default:
+    the run's eval.panel)."""
     checkpoint: str | int = "best"
     """best, latest, a step, or start (default: best)."""
     hints: list[HintKind] = field(default_factory=list)
@@ -40,6 +43,9 @@ class EvalArguments:
     """Tasks of the panel (default: the run's eval.num_tasks)."""
     root: str = "runs"
     """Folder of all runs (default: runs)."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 1, inf, "samples", "num_tasks")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -81,8 +87,6 @@ def main(argv: Sequence[str]) -> int:
 
 def parse(argv: Sequence[str]) -> tuple[str, EvalArguments, str | None]:
     """Return RUN, the checked arguments and --config-dir; raises UserError."""
-    import yaml
-
     from selfdistill_cli.config.checked import build
 
     known = [argument.name for argument in fields(EvalArguments)]
@@ -104,11 +108,23 @@ def parse(argv: Sequence[str]) -> tuple[str, EvalArguments, str | None]:
             near = did_you_mean(key, known)
             raise UserError(f"eval has no argument '{key}'{near} (known: {', '.join(known)})")
         else:
-            typed[key] = yaml.safe_load(value)
+            typed[key] = _value(key, value)
     if len(runs) != 1:
         found = ", ".join(runs) or "none"
         raise UserError(f"expected one RUN, got {found}; see selfdistill eval --help")
     return runs[0], build(typed, EvalArguments), config_dir
+
+
+def _value(key: str, text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(
+            f"{key}: got '{text}', which cannot be read as YAML; quote it for the shell where it "
+            "has brackets, for example 'hints=[answer]'"
+        ) from error
 
 
 def report(name: str, arguments: EvalArguments, found: Any) -> list[str]:

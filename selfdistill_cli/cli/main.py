@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from selfdistill_cli import __version__
+from selfdistill_cli.core.disk import NO_ROOM, unwritten
 from selfdistill_cli.core.errors import Preempted, SelfDistillError, UserError, did_you_mean
 
 COMMANDS: dict[str, str] = {
@@ -101,9 +102,21 @@ def exit_code(function: Callable[[], int]) -> int:
         print("interrupted", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader went away, as in `--dry-run | head`. Python flushes stdout once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader went away, as in `--dry-run | head`.
+        _silence_stdout()
         return 0
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        print(f"the run failed: {unwritten(error.filename or 'standard output', error)}",
+              file=sys.stderr)  # fmt: skip
+        _silence_stdout()
+        return 1
+
+
+def _silence_stdout() -> None:
+    """Python flushes stdout once more at exit, which would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def explain(error: SelfDistillError) -> str:

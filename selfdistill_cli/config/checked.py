@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache, reduce
 from operator import or_
@@ -109,7 +110,10 @@ class _Checker:
             return [self.leaf(inner, item, f"{key}[{i}]") for i, item in enumerate(value)]
         try:
             # JSON mode, because YAML has no tuples and no sets: a list stands for them.
-            return _adapter(annotation).validate_json(json.dumps(value), strict=True)
+            found = _adapter(annotation).validate_json(json.dumps(value), strict=True)
+            if _is_finite(found):
+                return found
+            return self.refuse(key, f"got {show(value)}, expected finite numbers")
         except (ValidationError, TypeError):
             near = did_you_mean(str(value), literal_choices(annotation))
             wanted = describe(annotation if expected is None else expected)
@@ -182,6 +186,15 @@ def _holds_settings(annotation: Any) -> bool:
 
 def _required(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether there is no nan and no infinity: YAML knows them, and no setting means them."""
+    if isinstance(value, Mapping):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _join(key: str, name: Any) -> str:

@@ -84,7 +84,7 @@ def compose_unchecked(
     """Return what Hydra composes and the files it is made of; raises ConfigError."""
     try:
         return _compose_with_hydra(typed, folders, config_name)
-    except HydraException as error:
+    except (HydraException, ValueError) as error:  # Hydra checks some overrides with a ValueError
         raise _diagnosis(error, typed, folders, config_name) from error
 
 
@@ -95,8 +95,11 @@ def load_resolved(path: Path) -> TrainSettings:
     """
     try:
         container = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise DataError(f"{path}: cannot be read as a configuration: {error}") from error
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise DataError(
+            f"{path}: cannot be read as a configuration: {error}; logs/attempt_<n>/config.yaml is "
+            "a copy"
+        ) from error
     try:
         return build(container, TrainSettings)
     except ConfigError as error:
@@ -135,7 +138,7 @@ def _diagnosis(
     if len(choices) < len(typed):
         try:
             config, _ = _compose_with_hydra(choices, folders, config_name)
-        except HydraException as without_values:
+        except (HydraException, ValueError) as without_values:
             return _message(without_values)
         bare = OmegaConf.to_container(config, resolve=False)
         assert isinstance(bare, dict)

@@ -28,6 +28,8 @@ def parse(words: Sequence[str]) -> list[Override]:
                 f"'{word}' cannot be read; expected KEY=VALUE, quoted for the shell where VALUE "
                 f"has spaces or brackets, for example 'eval.hints=[answer]'. Reason: {reason}"
             ) from error
+        if not parsed[-1].key_or_group:
+            raise ConfigError(f"'{word}' has no key; expected KEY=VALUE")
     return parsed
 
 
@@ -65,11 +67,16 @@ def _unknown_options(override: Override, known: Sequence[str]) -> list[str]:
     value = override.value()
     chosen = value if isinstance(value, list) else [value]
     group = override.key_or_group
+    if value is None:
+        return [
+            f"{group}: got null, expected one of the options {', '.join(known)}; for the default "
+            "leave it out"
+        ]
     return [
         f"{group}: there is no option '{option}'{did_you_mean(str(option), known)} "
         f"(options: {', '.join(known)})"
         for option in chosen
-        if option is not None and str(option) not in known
+        if str(option) not in known
     ]
 
 

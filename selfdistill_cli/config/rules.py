@@ -7,42 +7,13 @@ hold for the parts of users too.
 
 from __future__ import annotations
 
-import importlib
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from selfdistill_cli.config.method_rules import METHOD_RULES, has_critic, is_active
+from selfdistill_cli.config.value_rules import VALUE_RULES, Rule
 from selfdistill_cli.core.errors import ConfigError
-from selfdistill_cli.core.settings import Settings
 from selfdistill_cli.training.settings import TrainSettings
-
-Rule = Callable[[TrainSettings], Iterator[str]]
-
-AT_LEAST: Mapping[str, float] = {
-    "run.max_steps": 1,
-    "run.num_threads": 1,
-    "run.trajectories_every": 0,
-    "run.trajectories_limit": 0,
-    "batch.tasks_per_step": 1,
-    "batch.epochs": 1,
-    "batch.mini_batches": 1,
-    "batch.micro_batch_rows": 1,
-    "batch.micro_batch_tokens": 1,
-    "rollout.max_new_tokens": 1,
-    "rollout.max_turns": 1,
-    "rollout.temperature": 0,
-    "rollout.max_batch_rows": 1,
-    "optim.lr": 0,
-    "optim.warmup_steps": 0,
-    "checkpoint.every": 1,
-    "checkpoint.keep": 1,
-    "eval.every": 0,
-    "eval.num_tasks": 1,
-    "eval.samples_per_task": 1,
-    "eval.temperature": 0,
-}
-"""Smallest legal values; a key that the chosen option does not have is passed over."""
 
 
 def check(settings: TrainSettings) -> None:
@@ -55,25 +26,6 @@ def check(settings: TrainSettings) -> None:
 def violations(settings: TrainSettings) -> list[str]:
     """Return the messages of all violated rules."""
     return [message for rule in RULES for message in rule(settings)]
-
-
-def smallest_values(settings: TrainSettings) -> Iterator[str]:
-    """Counts and rates have a smallest value."""
-    for key, smallest in AT_LEAST.items():
-        group, _, name = key.partition(".")
-        value = getattr(getattr(settings, group), name, None)
-        if isinstance(value, int | float) and value < smallest:
-            yield f"{key}: got {value}, expected at least {smallest}"
-
-
-def run_name(settings: TrainSettings) -> Iterator[str]:
-    """A run's name is one folder under run.root."""
-    name = settings.run.name
-    if name is not None and (not re.fullmatch(r"[\w.+=,@-]+", name) or name.startswith(".")):
-        yield (
-            f"run.name: got '{name}', expected letters, digits and any of -_.+=,@ , not starting "
-            "with a dot: it is the name of one folder under run.root"
-        )
 
 
 def group_of_one(settings: TrainSettings) -> Iterator[str]:
@@ -142,40 +94,6 @@ def something_to_learn(settings: TrainSettings) -> Iterator[str]:
         )
 
 
-def hints_exist(settings: TrainSettings) -> Iterator[str]:
-    """A hint that the environment cannot give would leave the prompt unchanged in silence."""
-    method: Any = settings.method
-    shares: dict[str, float] = dict(getattr(method.source, "hints", {}))
-    if sum(shares.values()) > 1 or any(share < 0 for share in shares.values()):
-        yield (
-            f"method.source.hints: got shares {shares}; expected numbers of at least 0 that sum "
-            "to at most 1"
-        )
-    asked: dict[str, Sequence[str]] = {
-        "teacher.hints": getattr(settings.teacher, "hints", []),
-        "method.source.hints": [kind for kind, share in shares.items() if share > 0],
-        "eval.hints": settings.eval.hints,
-        **{f"method.views.{name}.hints": view.hints for name, view in method.views.items()},
-    }
-    given = _hints_of(settings.env) if any(asked.values()) else None
-    if given is None:
-        return
-    for key, hints in asked.items():
-        for hint in hints:
-            if hint not in given:
-                yield (
-                    f"{key}: the environment cannot give the hint '{hint}'; it gives: "
-                    f"{', '.join(sorted(given)) or 'none'}"
-                )
-
-
-def _hints_of(env: Settings) -> frozenset[str] | None:
-    """The hints that the environment's class declares; None if only its objects know."""
-    module, _, name = env.implementation.partition(":")
-    hints = getattr(getattr(importlib.import_module(module), name), "hints", None)
-    return frozenset(hints) if isinstance(hints, set | frozenset) else None
-
-
 def room_for_a_turn(settings: TrainSettings) -> Iterator[str]:
     """One turn must fit into the context."""
     rollout: Any = settings.rollout
@@ -192,14 +110,12 @@ def _plays(settings: TrainSettings) -> bool:
 
 
 RULES: tuple[Rule, ...] = (
-    smallest_values,
-    run_name,
+    *VALUE_RULES,
     group_of_one,
     greedy_groups,
     critic,
     advantage_and_source,
     something_to_learn,
-    hints_exist,
     room_for_a_turn,
     *METHOD_RULES,
 )

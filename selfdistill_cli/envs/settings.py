@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from selfdistill_cli.core.settings import Settings
+from selfdistill_cli.core.errors import FieldError
+from selfdistill_cli.core.settings import Settings, in_range
 from selfdistill_cli.sandbox.settings import SandboxSettings
 
 
@@ -25,3 +26,9 @@ class CodeEnvSettings(Settings):
     """Share of `data` for the final test, chosen like the validation share."""
     sandbox: SandboxSettings
     """Where the programs run."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 0, 1, "validation_fraction", "test_fraction")
+        if self.validation_fraction + self.test_fraction > 1 + 1e-9:
+            rest = f"at most {1 - self.validation_fraction:g}, what env.validation_fraction leaves"
+            raise FieldError("test_fraction", self.test_fraction, rest)

@@ -63,6 +63,8 @@ class ValueGapSettings(Settings):
 
     def __post_init__(self) -> None:
         in_range(self, 1e-6, inf, "temperature")
+        if self.clip_low is not None and self.clip_high is not None:
+            in_range(self, self.clip_low, inf, "clip_high")
         in_range(self, 0, 1, "winner_fraction", "gamma", "head_decay")
         in_range(self, 1, inf, "fit_epochs")
         in_range(self, 0, inf, "fit_lr", "warmup_fits")

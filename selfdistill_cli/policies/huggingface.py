@@ -85,7 +85,8 @@ def check_folder(path: Path) -> None:
     if not set(TOKENIZERS) & set(names):
         missing.append("tokenizer")
     if missing:
-        shown = ", ".join(names[:8]) or "an empty folder"
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        shown = ", ".join(name[:40] for name in names[:3]) + more or "an empty folder"
         raise ConfigError(
             f"policy.path={path}: no {' and no '.join(missing)} (found {shown}); {EXPECTED}"
         )

@@ -102,7 +102,8 @@ def step_all(
     """Step every episode with its action; an environment's exception stands for its result.
 
     An environment may have `step_many(episodes, actions)`, which returns one result (or exception)
-    per episode and may work on them side by side.
+    per episode and may work on them side by side. If it raises, the episodes are stepped one by
+    one, so that an answer that it cannot cope with costs its own trajectory and no other.
     """
     many = getattr(env, "step_many", None)
     if many is not None:
@@ -111,7 +112,7 @@ def step_all(
         except SandboxError:
             raise
         except Exception as error:
-            return [error] * len(episodes)
+            log.warning("stepping one by one after %r", error)
     return [_step(episode, action) for episode, action in zip(episodes, actions, strict=True)]
 
 

@@ -1,7 +1,7 @@
 """The trusted side of a job: what is said to the confined processes, and what to make of it.
 
-Dialogues are generators: they yield what they wait for, and one loop (`pool.py`) drives many of
-them in one thread. Everything that arrives from a confined process is treated as hostile.
+Dialogues are generators: they yield what they wait for, and one loop (`sandbox.drive`) drives
+many of them in one thread. Everything that arrives from a confined process is treated as hostile.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from selfdistill_cli.core.errors import SandboxError
+from selfdistill_cli.core.texts import readable
 from selfdistill_cli.sandbox.inside import wire
 from selfdistill_cli.sandbox.jobs import (
     CallJob,
@@ -36,6 +37,7 @@ from selfdistill_cli.sandbox.worker import (
 LOAD_FAILURES = ("compile_error", "load_error", "no_entry_point", "memory")
 ENDINGS = ("timeout", "memory", "crashed")
 CALL_STATUSES = ("returned", "raised", "memory", "bad_value")
+PROBLEMS = ("failed", "raised", "memory")
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 
 
@@ -49,9 +51,9 @@ class Dead(Exception):
 
 
 def clean(message: Any) -> str:
-    """Return text of a hostile message: short, and the same from run to run."""
+    """Return text of a hostile message: short, printable, and the same from run to run."""
     text = message if type(message) is str else ""
-    return ADDRESS.sub("0x", text)[: wire.MAX_MESSAGE]
+    return ADDRESS.sub("0x", readable(text))[: wire.MAX_MESSAGE]
 
 
 class Running:
@@ -159,7 +161,7 @@ class Candidate(Running):
             return CallResult(status=status, message=clean(answer.get("message"))), answer
         try:
             return CallResult(status="returned", value=wire.decode(answer.get("value"))), answer
-        except (ValueError, OverflowError):
+        except ValueError:
             raise (yield from self.violation()) from None
 
 
@@ -202,8 +204,8 @@ class Examination:
         self._last = ""
         while True:
             message = yield from self._tester.receive()
-            if "call" not in message:
-                return message["done"]
+            if type(message.get("call")) is not list:
+                return (yield from self._problem(message))
             result, answer = yield from self._candidate.call(message["call"])
             self._last = f"{show_call(self._name, message['call'])} {show_result(result)}"
             if result.status == "returned":
@@ -213,18 +215,28 @@ class Examination:
                 kind = kind if type(kind) is str else "CandidateError"
                 self._tester.send({"kind": kind, "message": result.message})
 
+    def _problem(self, message: dict[str, Any]) -> Dialogue[list[str] | None]:
+        """Return what the tester says when it is done: None, or status, message and line."""
+        done = message.get("done", ())
+        if done is None:
+            return None
+        texts = type(done) is list and len(done) == 3 and all(type(part) is str for part in done)
+        if not texts or done[0] not in PROBLEMS:
+            raise (yield from self._tester.violation())
+        return done
+
     def _result(self, problem: list[str]) -> TestResult:
         status, message, line = problem
-        parts = [f"{line} failed" if status == "failed" else f"{line} raised {clean(message)}"]
+        parts = [f"{line} failed" if status == "failed" else f"{line} raised {message}"]
         if self._last:
             parts.append(self._last)
-        return TestResult(status=status, message="; ".join(parts)[: wire.MAX_MESSAGE])  # type: ignore[arg-type]
+        return TestResult(status=status, message=clean("; ".join(parts)))  # type: ignore[arg-type]
 
 
 def show_call(name: str, encoded: list[Any]) -> str:
     """Return `f(1, 'a')` for a call with encoded arguments, cut short."""
     try:
-        shown = ", ".join(repr(wire.decode(argument)) for argument in encoded)
+        shown = ", ".join(show(wire.decode(argument)) for argument in encoded)
     except ValueError:
         shown = "..."
     return f"{name}({shorten(shown)})"
@@ -233,10 +245,18 @@ def show_call(name: str, encoded: list[Any]) -> str:
 def show_result(result: CallResult) -> str:
     """Return `returned 3`, `raised ValueError: x` and the like, cut short."""
     if result.status == "returned":
-        return f"returned {shorten(repr(result.value))}"
+        return f"returned {shorten(show(result.value))}"
     if result.status == "raised":
         return f"raised {shorten(result.message)}"
     return result.message
+
+
+def show(value: Any) -> str:
+    """Return `repr` of a decoded value; an integer may have more digits than Python prints."""
+    try:
+        return repr(value)
+    except ValueError:
+        return "a number with thousands of digits"
 
 
 def shorten(text: str, limit: int = 120) -> str:

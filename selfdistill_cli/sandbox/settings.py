@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from selfdistill_cli.core.settings import Settings
+from selfdistill_cli.core.settings import Settings, in_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,3 +26,10 @@ class SandboxSettings(Settings):
     """Size of the scratch directory and of one file in it, in MiB."""
     max_output_kb: int
     """Largest value that one call may return, encoded, in KiB; printed text is thrown away."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 1, 1024, "workers")
+        in_range(self, 0.01, 86400, "time_limit_s")
+        in_range(self, 16, 1 << 20, "memory_mb")
+        in_range(self, 1, 1 << 16, "max_file_mb")  # a size of 0 would mean no limit to tmpfs
+        in_range(self, 1, 1 << 20, "max_output_kb")

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from selfdistill_cli.core.disk import writing
 from selfdistill_cli.core.errors import DataError
 from selfdistill_cli.tracking.files import compact, plain, write_whole
 
@@ -31,13 +32,20 @@ class MetricsFile:
         self.path = Path(path)
 
     def append(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Write one line."""
+        """Write one line, whole or not at all; raises RunError if it cannot be written."""
         assert "step" not in metrics, "`step` is given apart"
         line = compact({"step": step, **{key: plain(metrics[key]) for key in sorted(metrics)}})
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab", buffering=0) as file:
-            file.write(f"{line}\n".encode())
-            os.fsync(file.fileno())
+        with writing(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab", buffering=0) as file:
+                before, data = file.tell(), memoryview(f"{line}\n".encode())
+                try:
+                    while data:  # a nearly full disk takes a part and says so by the count
+                        data = data[file.write(data) :]
+                    os.fsync(file.fileno())
+                except OSError:
+                    file.truncate(before)
+                    raise
 
     def truncate_after(self, step: int) -> int:
         """Drop lines of later steps and a torn last line; return how many lines were dropped.
@@ -52,7 +60,9 @@ class MetricsFile:
         new = b"".join(raw + b"\n" for raw in kept)
         num_dropped = len(lines) - len(kept)
         if num_dropped:
-            shutil.copyfile(self.path, self._free_backup())
+            backup = self._free_backup()
+            with writing(backup):
+                shutil.copyfile(self.path, backup)
         if new != old:
             write_whole(self.path, new)
         return num_dropped

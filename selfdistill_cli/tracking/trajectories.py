@@ -31,7 +31,8 @@ def write_trajectories(path: Path, groups: Sequence[Group], decode: Decode, limi
     """
     records = (record for group in groups for record in _records(group, decode))
     lines = [json.dumps(plain(r), ensure_ascii=False) + "\n" for r in islice(records, limit)]
-    write_whole(Path(path), "".join(lines).encode())
+    # A lone surrogate becomes its JSON escape, so that no text can keep a file from being written.
+    write_whole(Path(path), "".join(lines).encode(errors="backslashreplace"))
 
 
 def _records(group: Group, decode: Decode) -> Iterator[dict[str, Any]]:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from selfdistill_cli.core.disk import writing
 from selfdistill_cli.core.errors import UserError
 from selfdistill_cli.tracking.files import compact, plain
 from selfdistill_cli.tracking.settings import WandbSettings
@@ -109,7 +110,8 @@ class WandbSink:
                 self._note_error("takes no more lines; metrics.jsonl is complete")
 
     def _launch(self) -> subprocess.Popen[str]:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        with writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
         environment |= {
             "WANDB_ERROR_REPORTING": "false",

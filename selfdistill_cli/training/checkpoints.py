@@ -7,13 +7,16 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
 
 from selfdistill_cli import __version__
-from selfdistill_cli.core.errors import CheckpointError, RunError
+from selfdistill_cli.core.disk import writing
+from selfdistill_cli.core.errors import CheckpointError
 from selfdistill_cli.training.files import (
+    WRITE_ERRORS,
     checksum,
     point,
     sync_directory,
@@ -45,7 +48,10 @@ class Checkpoint:
 
     def state(self) -> dict[str, Any]:
         """Everything but the policy's weights."""
-        return torch.load(self.path / STATE, map_location="cpu", weights_only=True)
+        try:
+            return torch.load(self.path / STATE, map_location="cpu", weights_only=True)
+        except (OSError, RuntimeError, UnpicklingError) as error:
+            raise CheckpointError(f"{self.path / STATE} cannot be read: {error}") from error
 
 
 def folder_name(step: int) -> str:
@@ -94,22 +100,23 @@ class Checkpoints:
 
         Raises CheckpointError if there are checkpoints and none is whole.
         """
-        damaged: list[str] = []
         for step in reversed(self.steps()):
             path = self.root / folder_name(step)
             problem = problem_with(path)
             if problem is None:
                 return Checkpoint(step=step, path=path)
-            damaged.append(problem)
             aside = self.root / f"damaged_{folder_name(step)}"
             shutil.rmtree(aside, ignore_errors=True)
             path.rename(aside)
             warn(f"checkpoint of step {step} is damaged: {problem}. It was moved to {aside}.")
+        damaged = sorted(self.root.glob("damaged_step_*"), reverse=True)
         if damaged:
+            problems = [problem_with(path) or f"{path} is whole again" for path in damaged]
             raise CheckpointError(
-                f"no whole checkpoint is left in {self.root}:\n  "
-                + "\n  ".join(damaged)
-                + "\nStart anew with another run.name, or delete the run directory."
+                f"no whole checkpoint is left in {self.root}:\n"
+                + "\n".join(problems)
+                + "\nPut a copy back as step_<n>, start anew with another run.name, or delete the "
+                "run directory."
             )
         return None
 
@@ -137,24 +144,21 @@ class Checkpoints:
 
         A failure (a full disk, for example) leaves every earlier checkpoint untouched.
         """
-        self.root.mkdir(parents=True, exist_ok=True)
         final = self.root / folder_name(step)
         aside = self.root / f".{final.name}.partial"
         shutil.rmtree(aside, ignore_errors=True)
-        try:
-            self._write(aside, step, folders, state)
-            shutil.rmtree(final, ignore_errors=True)
-            aside.rename(final)
+        with writing(final, WRITE_ERRORS):
+            try:
+                self._write(aside, step, folders, state)
+                shutil.rmtree(final, ignore_errors=True)
+                aside.rename(final)
+            except BaseException:
+                shutil.rmtree(aside, ignore_errors=True)
+                raise
             sync_directory(self.root)
             point(self.root / "latest", final.name)
-        except (OSError, RuntimeError) as error:  # torch reports a failed write as RuntimeError
-            shutil.rmtree(aside, ignore_errors=True)
-            raise RunError(
-                f"the checkpoint of step {step} could not be written to {self.root}: {error}. "
-                "Earlier checkpoints are intact; free some space and give the same command again."
-            ) from error
-        if (self.root / folder_name(best_step)).is_dir():
-            point(self.root / "best", folder_name(best_step))
+            if (self.root / folder_name(best_step)).is_dir():
+                point(self.root / "best", folder_name(best_step))
         self._prune(best_step)
         return Checkpoint(step=step, path=final)
 

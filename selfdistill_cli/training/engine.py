@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from selfdistill_cli.core.errors import RunError
+from selfdistill_cli.core.errors import ConfigError, RunError
 from selfdistill_cli.core.needs import Needs
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.types import Batch, PolicyOutput
@@ -105,7 +105,17 @@ class TorchEngine:
         return self.policy.weights()
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer's state; the weights are saved with the policy."""
+        """The optimizer's state; the weights are saved with the policy.
+
+        Raises RunError if a weight is not finite, so that no checkpoint holds such weights.
+        """
+        bad = [n for n, p in self.policy.named_parameters() if not bool(torch.isfinite(p).all())]
+        if bad:
+            raise RunError(
+                f"the last update made {len(bad)} weights not finite, {bad[0]} among them, and no "
+                "checkpoint is written. Lower optim.lr, raise optim.warmup_steps, or look at the "
+                "last trajectories for the sample that caused it; earlier checkpoints are intact."
+            )
         return {"optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -116,6 +126,11 @@ class TorchEngine:
 def _device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            "zero.device: got 'cuda', but torch sees no GPU here; use zero.device=auto or cpu, or "
+            "install a torch that is built for this machine's GPU"
+        )
     return torch.device(name)
 
 

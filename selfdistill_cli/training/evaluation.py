@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.core.errors import CheckpointError, ConfigError, did_you_mean
 from selfdistill_cli.core.statistics import paired_difference, success_interval
 from selfdistill_cli.core.types import Group, Task
 from selfdistill_cli.training.files import write_json
@@ -28,6 +29,8 @@ class Evaluation:
 
     step: int
     """The step after which it was measured."""
+    panel: str
+    """Fingerprint of the panel's tasks, their texts and tests included."""
     task_ids: tuple[str, ...]
     """N tasks, in panel order."""
     successes: tuple[tuple[float, ...], ...]
@@ -48,11 +51,6 @@ class Evaluation:
         found = success_interval(self.successes, level=LEVEL)
         return found.low, found.high
 
-    @property
-    def panel(self) -> str:
-        """Fingerprint of the panel: 12 hex digits."""
-        return hashlib.sha256("\n".join(self.task_ids).encode()).hexdigest()[:12]
-
     def metrics(self) -> dict[str, float]:
         """What goes to metrics.jsonl."""
         low, high = self.interval
@@ -67,16 +65,28 @@ class Evaluation:
     def save(self, path: Path) -> None:
         """Write every attempt's success, so that runs can be compared task by task."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {**self.__dict__, "panel": self.panel})
+        write_json(path, self.__dict__)
 
     @classmethod
     def load(cls, path: Path) -> Evaluation:
-        """Read what `save` wrote."""
-        data = json.loads(path.read_text())
-        data.pop("panel")
-        data["task_ids"] = tuple(data["task_ids"])
-        data["successes"] = tuple(tuple(row) for row in data["successes"])
-        return cls(**data)
+        """Read what `save` wrote; raises CheckpointError for anything else."""
+        try:
+            data = json.loads(path.read_bytes())
+            data["task_ids"] = tuple(data["task_ids"])
+            data["successes"] = tuple(tuple(row) for row in data["successes"])
+            return cls(**data)
+        except (OSError, ValueError, TypeError, LookupError) as error:
+            raise CheckpointError(
+                f"{path} cannot be read as an evaluation: {type(error).__name__}: {error}; put a "
+                "copy back, or delete the file"
+            ) from error
+
+
+def fingerprint(tasks: Sequence[Task]) -> str:
+    """Return 12 hex digits of the tasks' ids, messages, answers and tests, in order."""
+    rows = [[task.id, list(task.messages), task.answer, dict(task.meta)] for task in tasks]
+    text = json.dumps(rows, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def panel_tasks(workshop: TrainingWorkshop, settings: EvalSettings) -> list[Task]:
@@ -110,6 +120,7 @@ def evaluate_panel(
     ]
     evaluation = Evaluation(
         step=step,
+        panel=fingerprint([group.task for group in groups]),
         task_ids=tuple(group.task.id for group in groups),
         successes=tuple(tuple(score.success for score in group.scores) for group in groups),
         mean_reward=sum(score.total or 0.0 for score in scores) / len(scores),
@@ -126,9 +137,25 @@ def evaluation_due(settings: EvalSettings, step: int, max_steps: int) -> bool:
 def evaluate(run: Run, step: int) -> Evaluation:
     """Evaluate the student on the run's panel and keep every attempt's result."""
     run.display.phase("evaluating")
-    evaluation, _ = evaluate_panel(run.workshop, run.settings.eval, step)
+    evaluation, groups = evaluate_panel(run.workshop, run.settings.eval, step)
     evaluation.save(evaluation_path(run.directory, step))
+    problem = unknown_metric(run.settings.checkpoint.best_metric, evaluation, groups)
+    if step == 0 and problem is not None:
+        run.display.message(problem)
     return evaluation
+
+
+def unknown_metric(name: str, evaluation: Evaluation, groups: Sequence[Group]) -> str | None:
+    """Say that checkpoint.best_metric names no number that this run logs, or None."""
+    parts = {part for group in groups for score in group.scores for part in score.parts}
+    rewards = {f"reward/{part}" for part in (*parts, "mean", "std", "success")}
+    known = {*evaluation.metrics(), "eval/teacher_success", *rewards}
+    if name in known:
+        return None
+    return (
+        f"checkpoint.best_metric: there is no metric '{name}', so no checkpoint is ever the best"
+        f"{did_you_mean(name, known)} (known: {', '.join(sorted(known))})"
+    )
 
 
 def evaluate_teacher(run: Run, step: int) -> dict[str, float]:
@@ -150,7 +177,7 @@ def evaluation_path(directory: Path, step: int) -> Path:
 
 def improvement(before: Evaluation, after: Evaluation) -> dict[str, Any]:
     """Paired difference of two evaluations of one panel: point and interval."""
-    assert before.task_ids == after.task_ids, "evaluations of one panel"
+    assert before.panel == after.panel, "evaluations of one panel"
     found = paired_difference(
         before.successes, after.successes, seed=0, reps=REPETITIONS, level=LEVEL
     )

@@ -10,7 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from selfdistill_cli.core.errors import RunError
+from safetensors import SafetensorError
+
+from selfdistill_cli.core.disk import writing
+
+WRITE_ERRORS = (RuntimeError, SafetensorError)
+"""How torch and safetensors report a failed write."""
 
 
 def sync_file(path: Path) -> None:
@@ -29,14 +34,20 @@ def sync_directory(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file's content atomically: written aside, synced, renamed."""
+    """Replace a file's content atomically: written aside, synced, renamed; raises RunError."""
     aside = path.with_name(f".{path.name}.partial")
-    with aside.open("w", encoding="utf-8") as handle:
-        handle.write(text)
-        handle.flush()
-        os.fsync(handle.fileno())
-    aside.replace(path)
-    sync_directory(path.parent)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with aside.open("w", encoding="utf-8", errors="backslashreplace") as handle:
+                handle.write(text)
+                handle.flush()
+                os.fsync(handle.fileno())
+            aside.replace(path)
+        except OSError:
+            aside.unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -60,17 +71,21 @@ def checksum(path: Path) -> str:
 
 
 def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
-    """Write a folder aside, sync it, and put it in its place; an earlier one is replaced."""
+    """Write a folder aside, sync it, and put it in its place; an earlier one is replaced.
+
+    A failure leaves the earlier one untouched and is a RunError.
+    """
     aside = path.with_name(f".{path.name}.partial")
     shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
-    try:
-        fill(aside)
-        for file in (entry for entry in aside.rglob("*") if entry.is_file()):
-            sync_file(file)
-    except (OSError, RuntimeError) as error:  # torch reports a failed write as RuntimeError
-        shutil.rmtree(aside, ignore_errors=True)
-        raise RunError(f"{path} could not be written: {error}. Free some space.") from error
-    shutil.rmtree(path, ignore_errors=True)
-    aside.rename(path)
-    sync_directory(path.parent)
+    with writing(path, WRITE_ERRORS):
+        try:
+            aside.mkdir(parents=True)
+            fill(aside)
+            for file in (entry for entry in aside.rglob("*") if entry.is_file()):
+                sync_file(file)
+            shutil.rmtree(path, ignore_errors=True)
+            aside.rename(path)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+        sync_directory(path.parent)

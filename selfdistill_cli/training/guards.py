@@ -27,7 +27,10 @@ class Guards:
             return
         text = f"step {step}: {', '.join(bad)} is not finite"
         if self.settings.on_nonfinite == "stop":
-            raise RunError(f"{text}. Lower optim.lr; the last checkpoint is intact.")
+            raise RunError(
+                f"{text}. Lower optim.lr, or that term's coefficient, or look at the last "
+                "trajectories for the sample that caused it; the last checkpoint is intact."
+            )
         self.warn(text)
 
     def check_reward(self, step: int, reward: float | None) -> None:
@@ -48,8 +51,8 @@ class Guards:
         )
         if s.on_collapse == "stop":
             raise RunError(
-                f"{text}. Lower optim.lr and start from checkpoints/best, or set "
-                "guards.on_collapse=warn to go on."
+                f"{text}. Lower optim.lr and start from checkpoints/best; if the environment or "
+                "the data changed, mend that; or set guards.on_collapse=warn to go on."
             )
         if not self.warned:
             self.warn(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import fnmatch
 import importlib.metadata
@@ -11,18 +12,23 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import yaml
 
-from selfdistill_cli.core.errors import ConfigError, UserError
+from selfdistill_cli.core.disk import writing
+from selfdistill_cli.core.errors import CheckpointError, ConfigError, UserError
+from selfdistill_cli.tracking.metrics_file import read
 from selfdistill_cli.training.files import write_json, write_text
 from selfdistill_cli.training.settings import ResumeSettings
 
 MAY_CHANGE = ("run.*", "checkpoint.*", "resume.*", "tracker.*", "launcher.*", "guards.*")
 """Keys that may differ on resume: they change no number that was already computed."""
+
+MOST_SHOWN = 8
+"""Changed keys that are listed one by one."""
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "hydra-core", "omegaconf", "wandb")
 
@@ -39,7 +45,7 @@ class RunDirectory:
         """Create or re-open the directory.
 
         Raises ConfigError if resume.mode forbids it, if a key changed that may not change, or if
-        another process holds the directory.
+        another process holds the directory; CheckpointError if something in it was lost.
         """
         started = (self.path / "config.yaml").is_file()
         if resume.mode == "must" and not started:
@@ -50,10 +56,11 @@ class RunDirectory:
                 "choose another run.name, or resume=auto to continue it"
             )
         self._make()
-        self._acquire()
         try:
+            self._acquire()
             if started:
                 self._compare(container, resume)
+                check_history(self.path, self.config())
             self._record(container)
         except BaseException:
             self.close()
@@ -69,20 +76,32 @@ class RunDirectory:
             ) from error
 
     def _acquire(self) -> None:
-        lock = (self.path / ".lock").open("a+")
+        try:
+            lock = (self.path / ".lock").open("a+")
+        except OSError as error:
+            raise ConfigError(
+                f"{self.path / '.lock'} cannot be opened: {error.strerror}; expected a file that "
+                "may be written; delete it if no process uses the run, or choose another run.name"
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise ConfigError(
+                    f"{self.path / '.lock'} cannot be locked: {error.strerror}; choose a run.root "
+                    "on a file system with locks"
+                ) from error
             lock.seek(0)
             raise UserError(
                 f"{self.path} is in use by process {lock.read().strip() or 'unknown'}; "
                 "wait for it, or choose another run.name"
             ) from error
-        lock.seek(0)
-        lock.truncate()
-        lock.write(str(os.getpid()))
-        lock.flush()
         self._lock = lock
+        with writing(self.path / ".lock"):
+            lock.seek(0)
+            lock.truncate()
+            lock.write(str(os.getpid()))
+            lock.flush()
 
     def close(self) -> None:
         """Give the directory back."""
@@ -98,21 +117,34 @@ class RunDirectory:
             for key, old, new in differences(before, container)
             if not any(fnmatch.fnmatchcase(key, pattern) for pattern in allowed)
         ]
-        if not changed:
-            return
-        width = max(len(key) for key, _, _ in changed)
-        table = "\n".join(f"  {key:<{width}}  {old!r} -> {new!r}" for key, old, new in changed)
-        keys = ",".join(key for key, _, _ in changed)
-        raise ConfigError(
-            f"{self.path} was started with another configuration:\n{table}\n"
-            f"Choose another run.name, or continue on purpose with 'resume.allow=[{keys}]'"
-        )
+        if changed:
+            raise ConfigError(_changes(self.path, changed))
+
+    def check_contents(self, contents: Mapping[str, str], resume: ResumeSettings) -> None:
+        """Compare what keys point at with what it was when the first numbers were computed.
+
+        `contents` are fingerprints by key, for example of the file that env.data names. Raises
+        ConfigError for a change that resume.allow does not name.
+        """
+        before = self.identity().get("contents", {})
+        if (self.path / "metrics.jsonl").is_file():
+            for key, new in contents.items():
+                allowed = any(fnmatch.fnmatchcase(key, pattern) for pattern in resume.allow)
+                if before.get(key, new) != new and not allowed:
+                    raise ConfigError(
+                        f"{key}: content changed since {self.path} was started (SHA-256 "
+                        f"{before[key][:12]} -> {new[:12]}). Put the old content back, choose "
+                        f"another run.name, or continue on purpose with 'resume.allow=[{key}]'"
+                    )
+        if before != dict(contents):
+            self.update_identity(contents={**before, **contents})
 
     def _record(self, container: Mapping[str, Any]) -> None:
-        attempts = [int(p.name[8:]) for p in (self.path / "logs").glob("attempt_*")]
-        self.attempt = max(attempts, default=0) + 1
+        names = [path.name[8:] for path in (self.path / "logs").glob("attempt_*")]
+        self.attempt = max((int(name) for name in names if name.isdecimal()), default=0) + 1
         logs = self.path / "logs" / f"attempt_{self.attempt}"
-        logs.mkdir()
+        with writing(logs):
+            logs.mkdir()
         text = yaml.safe_dump(dict(container), sort_keys=False)
         write_text(logs / "config.yaml", text)
         write_text(self.path / "config.yaml", text)
@@ -121,19 +153,77 @@ class RunDirectory:
         write_text(self.path / "git.txt", _git_state())
 
     def config(self) -> dict[str, Any]:
-        """The current configuration, as nested mappings."""
-        return yaml.safe_load((self.path / "config.yaml").read_text())
+        """The current configuration, as nested mappings; raises CheckpointError."""
+        path = self.path / "config.yaml"
+        try:
+            found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise _damaged(path, str(error), "logs/attempt_<n>/config.yaml is a copy") from error
+        if not isinstance(found, dict):
+            raise _damaged(path, "no settings in it", "logs/attempt_<n>/config.yaml is a copy")
+        return found
 
     def identity(self) -> dict[str, Any]:
-        """run.json: ids and status; made on first use."""
+        """run.json: ids and status; made on first use. Raises CheckpointError."""
         path = self.path / "run.json"
-        if path.is_file():
-            return json.loads(path.read_text())
+        if path.exists():
+            remedy = "delete it: the W&B copy then starts anew, the run itself goes on"
+            try:
+                found = json.loads(path.read_bytes())
+            except (OSError, ValueError) as error:
+                raise _damaged(path, str(error), remedy) from error
+            if not isinstance(found, dict):
+                raise _damaged(path, "found no JSON object", remedy)
+            return found
         return {"wandb_id": os.urandom(4).hex(), "status": "created"}
 
     def update_identity(self, **values: Any) -> None:
         """Change fields of run.json."""
         write_json(self.path / "run.json", {**self.identity(), **values})
+
+
+def _damaged(path: Path, found: str, remedy: str) -> CheckpointError:
+    return CheckpointError(f"{path} is damaged: {' '.join(found.split())}; {remedy}")
+
+
+def check_history(path: Path, before: Mapping[str, Any]) -> None:
+    """Raise CheckpointError if metrics.jsonl or all checkpoints of a run were taken away.
+
+    `before` is the configuration of the last attempt: a run that was killed before its first
+    checkpoint has lines, and starts over.
+    """
+    metrics, checkpoints = path / "metrics.jsonl", path / "checkpoints"
+    remedy = f"Put it back, choose another run.name, or delete {path} to start over"
+    saved = any(checkpoints.glob("*step_??????"))
+    if saved and not metrics.is_file():
+        raise CheckpointError(
+            f"{metrics} is missing, although there are checkpoints in {checkpoints}. {remedy}"
+        )
+    if saved or not metrics.is_file():
+        return
+    last = max((line["step"] for line in read(metrics)), default=0)
+    every = before.get("checkpoint", {}).get("every", 0)
+    if last > every > 0:
+        raise CheckpointError(
+            f"{checkpoints} holds no checkpoint, although {metrics} has steps up to {last}. "
+            f"{remedy}"
+        )
+
+
+def _changes(path: Path, changed: Sequence[tuple[str, Any, Any]]) -> str:
+    """Say what changed; a long list, as of another method, is cut and its groups are named."""
+    shown = changed[:MOST_SHOWN]
+    width = max(len(key) for key, _, _ in shown)
+    rows = [f"  {key:<{width}}  {old!r:.60} -> {new!r:.60}" for key, old, new in shown]
+    keys = [key for key, _, _ in changed]
+    if len(changed) > len(shown):
+        rows.append(f"  and {len(changed) - len(shown)} more")
+        keys = list(dict.fromkeys(f"{k.partition('.')[0]}.*" if "." in k else k for k in keys))
+    table = "\n".join(rows)
+    return (
+        f"{path} was started with another configuration:\n{table}\n"
+        f"Choose another run.name, or continue on purpose with 'resume.allow=[{','.join(keys)}]'"
+    )
 
 
 def find_run(name: str, root: str) -> Path:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar, Literal
 
 from selfdistill_cli.core.hints import HintKind
-from selfdistill_cli.core.settings import Settings
+from selfdistill_cli.core.settings import Settings, in_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,13 @@ class OptimSettings(Settings):
     """Steps of linear warm-up from 0."""
     min_lr_ratio: float
     """Final learning rate as a share of `lr`."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 0, inf, "lr", "value_lr", "weight_decay", "warmup_steps")
+        in_range(self, 0, 0.999999, "beta1", "beta2")
+        in_range(self, 1e-30, 1, "epsilon")
+        in_range(self, 1e-12, inf, "max_grad_norm")
+        in_range(self, 0, 1, "min_lr_ratio")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +116,10 @@ class GuardSettings(Settings):
     collapse_fraction: float
     """Collapse means a mean below this share of the best one."""
 
+    def __post_init__(self) -> None:
+        in_range(self, 1, inf, "collapse_window")
+        in_range(self, 0, 1, "collapse_fraction")
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings(Settings):
@@ -127,6 +139,10 @@ class RunSettings(Settings):
     """Steps between files of sampled trajectories, 0 = off."""
     trajectories_limit: int
     """Trajectories in one file."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 1, 10**9, "max_steps")
+        in_range(self, 1, 4096, "num_threads")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from selfdistill_cli.core.errors import Preempted
+from selfdistill_cli.core.errors import Preempted, RunError
 from selfdistill_cli.core.parts import build_part
 from selfdistill_cli.core.protocols import Env, Reward, RolloutEngine, Sink
 from selfdistill_cli.core.settings import ViewSettings
@@ -43,6 +43,8 @@ def run_training(settings: TrainSettings, container: Mapping[str, Any], display:
     status = "failed"
     try:
         with Interrupts(display.message) as interrupts, _closing(settings.env) as env:
+            read_tasks(settings, env)
+            directory.check_contents(contents_of(env), settings.resume)
             run = assemble(settings, directory, env, display, interrupts)
             display.start(_introduction(run, directory))
             directory.update_identity(status="running", attempt=directory.attempt)
@@ -53,9 +55,11 @@ def run_training(settings: TrainSettings, container: Mapping[str, Any], display:
                 status = "preempted"
                 raise
             finally:
-                directory.update_identity(status=status)
                 for sink in run.sinks:
                     sink.finish(status)
+                # Where the disk is full the first error is the one to tell.
+                with contextlib.suppress(*([RunError] if status == "failed" else [])):
+                    directory.update_identity(status=status)
         display.finish(summarize_run(run))
     finally:
         display.close()
@@ -79,6 +83,26 @@ def _closing(settings: Any) -> Iterator[Env]:
         yield env
     finally:
         env.close()
+
+
+def read_tasks(settings: TrainSettings, env: Env) -> None:
+    """Read the splits that the run needs: a mistake in the data is told before models are loaded.
+
+    Raises ConfigError, DataError.
+    """
+    source: Any = settings.method.source  # pyright: ignore
+    splits = [getattr(source, name, None) for name in ("split", "demonstrations")]
+    if settings.eval.every > 0:
+        splits.append(settings.eval.panel)
+    for split in splits:
+        if split is not None:
+            env.tasks(split)
+
+
+def contents_of(env: Env) -> dict[str, str]:
+    """Fingerprints of what keys point at; an environment may have `fingerprint()`."""
+    fingerprint = getattr(env, "fingerprint", None)
+    return {} if fingerprint is None else {"env.data": fingerprint()}
 
 
 def assemble(
@@ -176,7 +200,7 @@ def summarize_run(run: Run) -> dict[str, Any]:
             low, high = evaluation.interval
             summary[name] = {"success": evaluation.success, "low": low, "high": high}
             summary["panel_tasks"] = len(evaluation.task_ids)
-    if first is not None and last is not None and first.task_ids == last.task_ids:
+    if first is not None and last is not None and first.panel == last.panel:
         summary["improvement"] = improvement(first, last)
     return summary
 

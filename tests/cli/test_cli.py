@@ -84,7 +84,7 @@ def test_nothing_heavy_is_imported_before_it_is_used(tmp_path: Path, words: list
 
 def test_train_help_lists_groups_and_keys_with_their_meaning(tmp_path: Path) -> None:
     said = selfdistill(tmp_path, "train", "--help").stdout
-    assert "gear, gear_ppo, grpo, ppo, sft" in said
+    assert "  method              a2c, bcsd, bidirectional, cispo" in said
     assert "Episodes per task in one step." in said
     assert "--dry-run" in said
 
@@ -142,6 +142,10 @@ def test_a_dry_run_says_that_a_run_would_be_continued(tmp_path: Path) -> None:
             "error: samples: got 'many' (str), expected a whole number",
         ),
         (["eval", "x", "hints=[ansewr]"], "error: hints[0]: got 'ansewr' (str), expected one of"),
+        (["eval", "x", "hints=["], "error: hints: got '[', which cannot be read as YAML"),
+        (["eval", "x", "samples=0"], "error: samples: got 0, expected at least 1"),
+        (["eval", "x", "num_tasks=-3"], "error: num_tasks: got -3, expected at least 1"),
+        (["train", "optim=null"], "error: optim: got null, expected one of the options"),
         (["eval", "x", "y"], "error: expected one RUN, got x, y; see selfdistill eval --help"),
     ],
 )
@@ -175,11 +179,11 @@ def test_hydras_own_flags_work_and_leave_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_every_run_of_a_multirun_is_told_although_one_fails(tmp_path: Path) -> None:
-    words = ["train", "-m", "run.root=runs", "policy=hf", "policy.path=nowhere", "seed=0,1"]
+    words = ["train", "-m", "run.root=runs", "policy=hf", "policy.path=.", "seed=0,1"]
     said = selfdistill(tmp_path, *words)
     assert said.returncode == 2
     assert said.stdout.count("exit 2") == 2
-    assert said.stderr.count("policy.path=nowhere") >= 2
+    assert said.stderr.count("policy.path=.: no config.json") == 2
 
 
 def test_completion_knows_commands_groups_and_options(tmp_path: Path) -> None:
@@ -253,3 +257,16 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         while process.poll() is None and time.monotonic() < end:
             time.sleep(0.05)
         assert process.returncode == 0
+
+
+def test_a_full_standard_output_is_told_without_a_traceback(tmp_path: Path) -> None:
+    path = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    with open("/dev/full", "w") as full:
+        said = subprocess.run(
+            [sys.executable, "-u", "-m", "selfdistill_cli", "train", "--dry-run"],
+            cwd=tmp_path, env=path, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+            check=False,
+        )  # fmt: skip
+    assert said.returncode == 1
+    assert said.stderr.startswith("the run failed: standard output could not be written: No space")
+    assert "Traceback" not in said.stderr

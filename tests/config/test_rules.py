@@ -40,9 +40,21 @@ def test_a_recipe_that_reads_a_teacher_asks_for_one(method: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["run.max_steps=0"], "run.max_steps: got 0, expected at least 1"),
+        (["run.trajectories_every=-1"], "run.trajectories_every: got -1, expected at least 0"),
         (["batch.tasks_per_step=0"], "batch.tasks_per_step: got 0, expected at least 1"),
-        (["optim.lr=-1"], "optim.lr: got -1.0, expected at least 0"),
+        (["method.group_size=10000000"], "method.group_size: got 10000000, expected at most"),
+        (["checkpoint.best_metric=loss/total"], "checkpoint.best_metric: got 'loss/total', exp"),
+        (["eval.panel=validaton"], "eval.panel: got 'validaton', expected one of"),
+        (["method.source.split=foo"], "method.source.split: got 'foo', expected one of"),
+        (["env.data=/nowhere.jsonl"], "env.data: got '/nowhere.jsonl', no such file"),
+        (["env.data=/"], "env.data: got '/', is a folder"),
+        (["policy.path=/nowhere"], "policy.path: got '/nowhere', nothing is there"),
+        (["policy.init_from=/nowhere:best"], "policy.init_from: got '/nowhere:best', nothing"),
+        (["teacher=frozen", "teacher.path=/nowhere"], "teacher.path: got '/nowhere', nothing"),
+        (
+            ["method.views.reference.path=/nowhere"],
+            "method.views.reference.path: got '/nowhere', nothing is there",
+        ),
         (["run.name=../elsewhere"], "run.name: got '../elsewhere', expected letters, digits"),
         (["run.name=.hidden"], "run.name: got '.hidden'"),
         (["method.group_size=1"], "method.group_size: got 1, but method.advantage compares"),
@@ -156,7 +168,7 @@ def test_a_term_with_coefficient_zero_needs_no_view() -> None:
 
 
 def test_all_violations_are_raised_together() -> None:
-    settings = compose(["run.max_steps=0", "method.group_size=1"]).settings
+    settings = compose(["checkpoint.keep=0", "method.group_size=1"]).settings
     with pytest.raises(ConfigError) as caught:
         rules.check(settings)
     assert len(str(caught.value).splitlines()) == 2

@@ -76,8 +76,14 @@ def check_command(command: str, own: Path) -> None:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
-    """The reader's folder: the YAML blocks of docs/methods.md that start with `# my_conf/PATH`."""
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The reader's folder: the YAML blocks of docs/methods.md that start with `# my_conf/PATH`.
+
+    Beside it lie the reader's own problems and model, which the commands name.
+    """
+    (tmp_path / "my_problems.jsonl").touch()
+    (tmp_path / "DIR").mkdir()
+    monkeypatch.chdir(tmp_path)
     for language, block in BLOCK.findall(METHOD_PAGES[0].read_text(encoding="utf-8")):
         first = block.splitlines()[0]
         if language == "yaml" and first.startswith("# my_conf/"):

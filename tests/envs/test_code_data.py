@@ -39,6 +39,13 @@ GOOD: dict[str, Any] = {
 }
 
 
+def deep(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 def without(name: str, **changes: Any) -> Callable[[], str]:
     record = {key: value for key, value in GOOD.items() if key != name}
     return lambda: json.dumps({**record, **changes})
@@ -71,6 +78,22 @@ BROKEN = {
         without("", task_id="b", split="valid"),
         r"\"split\".*did you mean 'validation'",
     ),
+    "half a character": (without("prompt", prompt="\ud800"), r"\"prompt\": found the lone sur"),
+    "half a character in an id": (without("", task_id="\udfff"), r"\"task_id\": found the lone"),
+    "half a character in a key": (
+        without("test_list", calls=[{"args": [{"\ud800": 1}], "expected": 1}]),
+        r"\"calls\": found the lone surrogate '\\ud800'",
+    ),
+    "keyword as entry point": (without("", entry_point="class"), "\"entry_point\": found 'class'"),
+    "prompt without words": (without("", prompt=" \n"), '"prompt": found no words'),
+    "arguments that cannot be sent": (
+        without("test_list", calls=[{"args": deep(70), "expected": 1}]),
+        r"\"calls\[0\]\.args\": found nested more than 64 deep",
+    ),
+    "a result that cannot come back": (
+        without("test_list", calls=[{"args": [1], "expected": deep(70)}]),
+        r"\"calls\[0\]\.expected\": found nested more than 64 deep",
+    ),
     "id of another line": (without(""), "also on line 1"),
 }
 
@@ -89,10 +112,23 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
     empty, noise = tmp_path / "empty.jsonl", tmp_path / "noise.jsonl.gz"
     empty.write_text("\n")
     noise.write_bytes(b"\x1f\x8bnot gzip")
+    corrupt, cut = tmp_path / "corrupt.jsonl.gz", tmp_path / "cut.jsonl.gz"
+    whole = gzip.compress(b"".join(json.dumps({"n": i}).encode() for i in range(3000)))
+    corrupt.write_bytes(whole[:50] + b"\xff" * 40 + whole[90:])
+    cut.write_bytes(whole[: len(whole) // 2])
     for path, message in (
         (empty, "found no task"),
         (noise, "cannot be read"),
+        (corrupt, "cannot be read.*is the file whole"),
+        (cut, "cannot be read.*is the file whole"),
+        (tmp_path, "is a folder"),
         (tmp_path / "none.jsonl", "no such file"),
     ):
         with pytest.raises(DataError, match=message):
             read_tasks(str(path), 0.1, 0.1)
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(json.dumps(GOOD), encoding="utf-8-sig")
+    assert [task.id for task in read_tasks(str(path), 0.0, 0.0)["train"]] == ["a"]

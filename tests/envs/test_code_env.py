@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from code_envs import FIXTURE, make_env, task_of
 
-from selfdistill_cli.core.errors import ConfigError, DataError
+from selfdistill_cli.core.errors import ConfigError, DataError, FieldError
 from selfdistill_cli.envs.code import family
 from selfdistill_cli.envs.code.data import SPLITS
 from selfdistill_cli.envs.code.env import CodeEnv
@@ -142,5 +144,33 @@ def test_splits_are_checked(users: CodeEnv) -> None:
         users.tasks("valid")
     with pytest.raises(DataError, match="no task falls into split 'validation'"):
         users.tasks("validation")
-    with pytest.raises(ConfigError, match="at most 1"):
+    with pytest.raises(FieldError, match=r"at most 0\.3"):
         make_env(validation_fraction=0.7, test_fraction=0.7)
+
+
+def test_tests_that_fail_by_themselves_are_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = {"prompt": "f", "entry_point": "f", "test_list": ["assert f() == 1"]}
+    lines = [{"task_id": f"t{i}", **broken, "test_setup_code": "import nothing"} for i in range(2)]
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    env = make_env(data=str(path))
+    tasks = env.tasks("train")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            env.grade(tasks, ["def f():\n    return 1"] * 2)
+    env.close()
+    (record,) = caplog.records
+    assert "the tests of 2 tasks fail by themselves" in record.getMessage()
+    assert "task t0: the test code failed: ModuleNotFoundError" in record.getMessage()
+
+
+def test_the_fingerprint_follows_the_content(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(Path(FIXTURE).read_text())
+    first = make_env(data=str(path)).fingerprint()
+    assert make_env(data=FIXTURE).fingerprint() == first
+    path.write_text(Path(FIXTURE).read_text().replace("1", "2", 1))
+    assert make_env(data=str(path)).fingerprint() != first
+    assert make_env().fingerprint() == make_env().fingerprint() != first

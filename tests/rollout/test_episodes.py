@@ -158,6 +158,21 @@ def test_a_fault_costs_one_trajectory(env_type):
     assert [t.stop for group in groups[:2] for t in group] == [Stop.DONE] * 4
 
 
+class FragileEnv(LengthEnv):
+    """Its `step_many` cannot cope with the answer of one episode."""
+
+    def step_many(self, episodes, actions):
+        if any(episode.turns == 9 for episode in episodes):
+            raise IndexError("what did this one say?")
+        return [episode.step(action) for episode, action in zip(episodes, actions, strict=True)]
+
+
+def test_a_step_many_that_raises_costs_no_other_trajectory():
+    groups = played(FragileEnv(RuntimeError("disk")))
+    assert [t.stop for t in groups[2]] == [Stop.ENV_ERROR] * 2
+    assert [t.stop for group in groups[:2] for t in group] == [Stop.DONE] * 4
+
+
 @pytest.mark.parametrize("env_type", [LengthEnv, BatchedLengthEnv])
 def test_a_lost_sandbox_stops_everything(env_type):
     with pytest.raises(SandboxError, match="lost"):

@@ -74,8 +74,18 @@ def test_other_values_are_refused(value: Any) -> None:
 @pytest.mark.parametrize(
     "data",
     [{}, [], ["list"], ["list", 3], ["pickle", "x"], ["set", [["list", []]]], ["int", 3],
-     ["bytes", "zz"], ["dict", [[1]]], ["float", "one"], [["list"], []], ["complex", "1"]],
+     ["bytes", "zz"], ["dict", [[1]]], ["float", "one"], [["list"], []], ["complex", "1"],
+     ["complex", [1], [2]], ["list", [], []], ["float", "1", 2], ["dict", [[["list", []], 1]]]],
 )  # fmt: skip
 def test_malformed_data_is_a_value_error(data: Any) -> None:
-    with pytest.raises((ValueError, IndexError)):
+    with pytest.raises(ValueError, match="malformed value"):
         wire.decode(data)
+
+
+def test_what_could_not_be_sent_back_is_refused() -> None:
+    data: Any = 1
+    for _ in range(wire.MAX_DEPTH):
+        data = ["list", [data]]
+    assert wire.encode(wire.decode(data)) == data
+    with pytest.raises(ValueError, match="malformed value"):
+        wire.decode(["list", [data]])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import resource
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selfdistill_cli.core.errors import DataError
+from selfdistill_cli.core.errors import DataError, RunError
 from selfdistill_cli.tracking.metrics_file import MetricsFile, deterministic_view, read
 
 
@@ -114,3 +115,19 @@ def test_an_absent_file_is_named(tmp_path):
 def test_deterministic_view_has_no_clock_and_no_machine():
     line = {"step": 1, "time/step_s": 0.3, "memory/peak_rss_mb": 9.0, "timeouts": 2, "loss/a": 1.0}
     assert deterministic_view(line) == {"step": 1, "timeouts": 2, "loss/a": 1.0}
+
+
+def test_a_line_that_does_not_fit_on_the_disk_leaves_no_part_of_itself(tmp_path):
+    file = MetricsFile(tmp_path / "metrics.jsonl")
+    file.append(1, {"a": 1.0})
+    before = file.path.read_bytes()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, limit[1]))
+    try:
+        with pytest.raises(RunError, match=r"metrics\.jsonl could not be written: File too large"):
+            file.append(2, {f"key{i}": 1.0 for i in range(100)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert file.path.read_bytes() == before
+    file.append(2, {"a": 2.0})
+    assert [line["step"] for line in read(file.path)] == [1, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -140,3 +141,18 @@ def test_demonstrations_have_text_and_no_score(tmp_path):
     assert (line["prompt"], line["turns"]) == ("Say ok", [{"text": "ok né"}])
     assert "reward" not in line
     assert len(line["credit"]) == 3
+
+
+def test_no_text_keeps_the_file_from_being_written(tmp_path):
+    task = Task(id="a", messages=())
+    hostile = {
+        "program": "raise ValueError('\ud800')",
+        "error": "\ud800 \x1b[2J",
+        "value": 10**5000,
+    }
+    failed = dataclasses.replace(trajectory(0, task), outcome=hostile)
+    score = Score(total=0.0, success=0.0, parts={})
+    group = Group(task=task, trajectories=(failed,), scores=(score,), samples=())
+    write_trajectories(tmp_path / "t.jsonl", [group], decode, 5)
+    (line,) = (tmp_path / "t.jsonl").read_text().splitlines()
+    assert json.loads(line)["outcome"]["error"] == hostile["error"]

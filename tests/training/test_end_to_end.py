@@ -135,3 +135,44 @@ def test_evaluation_of_a_run(train, tmp_path, capsys):
     assert "runs there: r" in capsys.readouterr().err
     assert main(["eval", "r", "checkpoint=7"]) == 2
     assert "one of the steps" in capsys.readouterr().err
+
+
+def own_tasks(path, expected=3):
+    calls = [{"args": [1, 2], "expected": expected}]
+    lines = [
+        {"task_id": f"t{i}", "prompt": "Add.", "entry_point": "add", "calls": calls, "split": split}
+        for i, split in enumerate(["train", "train", "validation"])
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+
+
+def test_data_that_changed_between_two_attempts_is_noticed(train, tmp_path):
+    words = ("env.data=own.jsonl", "method=grpo", "eval.every=1")
+    own_tasks(tmp_path / "own.jsonl")
+    train(*words, "run.max_steps=1")
+    before = json.loads((tmp_path / "runs/r/evaluations/step_000000.json").read_text())["panel"]
+    own_tasks(tmp_path / "own.jsonl", expected=4)
+    _, text = train(*words, expect=2)
+    assert "env.data: content changed since runs/r was started" in text
+    _, text = train(*words, "resume.allow=[env.data]")
+    after = json.loads((tmp_path / "runs/r/evaluations/step_000002.json").read_text())["panel"]
+    assert before != after
+    assert "change " not in text.partition("results:")[0]  # two panels are not a pair
+
+
+def test_data_is_read_before_the_policy(train, tmp_path):
+    (tmp_path / "own.jsonl").write_text("{}")
+    words = ("env.data=own.jsonl", "policy=hf", "policy.path=.", "run.root=other")
+    _, text = train(*words, expect=2)
+    assert "own.jsonl, line 1" in text
+    own_tasks(tmp_path / "own.jsonl")
+    _, text = train(*words, expect=2)
+    assert "policy.path=.: no config.json" in text
+
+
+def test_a_best_metric_that_nobody_logs_is_told(train):
+    _, text = train("checkpoint.best_metric=eval/sucess", "run.max_steps=1")
+    assert "there is no metric 'eval/sucess'" in text
+    assert "did you mean 'eval/success'" in text
+    _, text = train("checkpoint.best_metric=reward/tests", "run.max_steps=1", "run.root=other")
+    assert "there is no metric" not in text

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 
 import pytest
+import torch
+from small_policies import small_policy
 
-from selfdistill_cli.core.errors import RunError
-from selfdistill_cli.training.engine import learning_rate_factor
+from selfdistill_cli.core.errors import ConfigError, RunError
+from selfdistill_cli.training.engine import TorchEngine, learning_rate_factor
 from selfdistill_cli.training.guards import Guards
-from selfdistill_cli.training.settings import GuardSettings, OptimSettings
+from selfdistill_cli.training.settings import GuardSettings, OptimSettings, TorchEngineSettings
 
 SETTINGS = GuardSettings(
     on_nonfinite="stop", on_collapse="stop", collapse_window=2, collapse_fraction=0.5
@@ -61,3 +64,23 @@ def test_learning_rate_schedules():
     cosine = dataclasses.replace(base, schedule="cosine")
     assert learning_rate_factor(cosine, 14, 24) == pytest.approx(0.55)
     assert learning_rate_factor(cosine, 99, 24) == pytest.approx(0.1)
+
+
+def test_weights_that_are_not_finite_reach_no_checkpoint():
+    policy = small_policy()
+    optim = OptimSettings(
+        lr=1.0, value_lr=None, beta1=0.9, beta2=0.95, epsilon=1e-8, weight_decay=0.0,
+        max_grad_norm=1.0, schedule="constant", warmup_steps=0, min_lr_ratio=0.1,
+    )  # fmt: skip
+    engine = TorchEngine(TorchEngineSettings(device="cpu"), policy, optim, 1, 0)
+    assert engine.state_dict()["optimizer"]["param_groups"]
+    name, weight = next(policy.named_parameters())
+    weight.data[0] = math.inf
+    with pytest.raises(RunError, match=rf"not finite, {re.escape(name)} among them.*are intact"):
+        engine.state_dict()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_a_mistake_of_the_configuration():
+    with pytest.raises(ConfigError, match=r"zero\.device: got 'cuda', but torch sees no GPU"):
+        TorchEngine(TorchEngineSettings(device="cuda"), small_policy(), None, 1, 0)

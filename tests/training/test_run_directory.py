@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import resource
 
 import pytest
 import yaml
 
-from selfdistill_cli.core.errors import ConfigError, UserError
+from selfdistill_cli.core.errors import CheckpointError, ConfigError, RunError, UserError
 from selfdistill_cli.training.run_directory import RunDirectory, differences
 from selfdistill_cli.training.settings import ResumeSettings
 
@@ -84,3 +86,87 @@ def test_identity_survives(tmp_path):
     again = RunDirectory(tmp_path / "r").identity()
     assert again["wandb_id"] == identity["wandb_id"]
     assert again["status"] == "running"
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "- 1", "\xff\xfe"])
+def test_a_damaged_configuration_is_named(tmp_path, text):
+    opened(tmp_path / "r")
+    (tmp_path / "r/config.yaml").write_bytes(text.encode("latin-1"))
+    with pytest.raises(CheckpointError, match=r"config\.yaml is damaged: .*attempt_<n>/config"):
+        opened(tmp_path / "r")
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "\xff"])
+def test_a_damaged_identity_is_named(tmp_path, text):
+    directory = opened(tmp_path / "r")
+    (tmp_path / "r/run.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(CheckpointError, match=r"run\.json is damaged: .*; delete it"):
+        directory.update_identity(status="running")
+
+
+def test_a_lock_that_cannot_be_opened_is_named(tmp_path):
+    (tmp_path / "r/.lock").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"\.lock cannot be opened: Is a directory"):
+        opened(tmp_path / "r")
+
+
+def test_other_folders_among_the_attempts_are_passed_over(tmp_path):
+    opened(tmp_path / "r")
+    (tmp_path / "r/logs/attempt_x").mkdir()
+    assert opened(tmp_path / "r").attempt == 2
+
+
+def test_a_long_list_of_changes_is_cut_and_its_groups_are_named(tmp_path):
+    before = {**CONFIG, "method": {f"key{i}": i for i in range(30)}}
+    after = {**CONFIG, "seed": 2, "method": {f"other{i}": i for i in range(30)}}
+    opened(tmp_path / "r", before)
+    with pytest.raises(ConfigError, match="and 53 more") as caught:
+        opened(tmp_path / "r", after)
+    assert len(str(caught.value).splitlines()) == 11
+    assert "'resume.allow=[seed,method.*]'" in str(caught.value)
+    opened(tmp_path / "r", after, dataclasses.replace(AUTO, allow=["seed", "method.*"]))
+
+
+def lines(path, *steps):
+    path.write_text("".join(json.dumps({"step": step}) + "\n" for step in steps))
+
+
+def test_what_was_taken_away_is_missed(tmp_path):
+    path, config = tmp_path / "r", {**CONFIG, "checkpoint": {"every": 2}}
+    opened(path, config)
+    lines(path / "metrics.jsonl", 0, 1, 2)  # killed before the first checkpoint: starts over
+    opened(path, config)
+    lines(path / "metrics.jsonl", 0, 1, 2, 3)
+    with pytest.raises(CheckpointError, match=r"no checkpoint, although .* steps up to 3. Put it"):
+        opened(path, config)
+    (path / "checkpoints/step_000002").mkdir(parents=True)
+    opened(path, config)
+    (path / "metrics.jsonl").unlink()
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl is missing, although there are"):
+        opened(path, config)
+
+
+def test_changed_content_is_refused_like_a_changed_key(tmp_path):
+    directory = opened(tmp_path / "r")
+    directory.check_contents({"env.data": "aa"}, AUTO)
+    directory.check_contents({"env.data": "bb"}, AUTO)  # nothing was computed yet
+    lines(tmp_path / "r/metrics.jsonl", 0)
+    directory.check_contents({"env.data": "bb"}, AUTO)
+    with pytest.raises(ConfigError, match=r"env\.data: content changed .*resume\.allow=\[env"):
+        directory.check_contents({"env.data": "cc"}, AUTO)
+    directory.check_contents({"env.data": "cc"}, dataclasses.replace(AUTO, allow=["env.data"]))
+    directory.check_contents({"env.data": "cc"}, AUTO)
+
+
+def test_a_file_that_cannot_be_written_is_named_and_the_old_one_stays(tmp_path):
+    directory = opened(tmp_path / "r")
+    directory.update_identity(status="running")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+    try:
+        with pytest.raises(RunError, match=r"run\.json could not be written: File too large"):
+            directory.update_identity(status="x" * 1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert directory.identity()["status"] == "running"
+    assert [path.name for path in (tmp_path / "r").iterdir() if "partial" in path.name] == []

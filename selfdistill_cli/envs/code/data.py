@@ -7,14 +7,18 @@ import builtins
 import gzip
 import hashlib
 import json
+import keyword
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from selfdistill_cli.core.errors import DataError, did_you_mean
+from selfdistill_cli.core.texts import SURROGATE
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.code.grading import complete_program, stands_alone
+from selfdistill_cli.sandbox.inside import wire
 
 SPLITS = ("train", "validation", "test")
 FORMS = (
@@ -33,6 +37,15 @@ class Line:
     def error(self, name: str, found: str, expected: str) -> DataError:
         """Return an error about a field."""
         return DataError(f'{self._where}, field "{name}": found {found}; expected {expected}')
+
+    def check_texts(self) -> None:
+        """Raise DataError for a field with half a character, which no tokenizer or file takes."""
+        for name, value in self.record.items():
+            found = SURROGATE.search(json.dumps(value, ensure_ascii=False))
+            if found is not None:
+                raise self.error(
+                    name, f"the lone surrogate {found.group()!r}", "text that can be UTF-8"
+                )
 
     def text(self, *names: str, required: bool = True) -> str | None:
         """Return the first of these fields that is there; it must be a string."""
@@ -76,6 +89,7 @@ def read_tasks(
     seen: dict[str, int] = {}
     for number, record in _records(path):
         line = Line(path, number, record)
+        line.check_texts()
         task = make_task(line)
         if task.id in seen:
             raise line.error(
@@ -90,18 +104,29 @@ def read_tasks(
 
 def _records(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     opener = gzip.open if path.endswith(".gz") else open
-    if not Path(path).is_file():
-        raise DataError(
-            f"env.data={path}: no such file; expected a .jsonl or .jsonl.gz file of tasks, or "
-            "env.data=null for the built-in ones"
-        )
+    problem = problem_with_file(path)
+    if problem is not None:
+        raise DataError(f"env.data={path}: {problem}")
     try:
-        with opener(path, "rt", encoding="utf-8") as file:
+        with opener(path, "rt", encoding="utf-8-sig") as file:
             for number, text in enumerate(file, start=1):
                 if text.strip():
                     yield number, _record(path, number, text)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {error}; is the file whole?") from None
+    except UnicodeDecodeError as error:
         raise DataError(f"{path}: cannot be read as UTF-8 text: {error}") from None
+
+
+def problem_with_file(path: str) -> str | None:
+    """Return why there is no such file, with what is expected, or None."""
+    if Path(path).is_file():
+        return None
+    found = "is a folder" if Path(path).is_dir() else "no such file"
+    return (
+        f"{found}; expected a .jsonl or .jsonl.gz file of tasks, or env.data=null for the "
+        "built-in ones"
+    )
 
 
 def _record(path: str, number: int, text: str) -> dict[str, Any]:
@@ -139,6 +164,9 @@ def make_task(line: Line) -> Task:
         near = "" if "task_id" in line.record else did_you_mean("task_id", line.record)
         raise line.error("task_id", f"{task_id!r:.60}{near}", "a string or a whole number")
     prompt = line.text("prompt", "text") or ""
+    if not prompt.strip():
+        name = "prompt" if "prompt" in line.record else "text"
+        raise line.error(name, "no words", "the description of the task")
     entry_point = _entry_point(line)
     prefix = prompt if re.search(rf"^def\s+{re.escape(entry_point)}\b", prompt, re.M) else ""
     meta = {"entry_point": entry_point, "prefix": prefix, **_tests(line, prefix)}
@@ -192,6 +220,12 @@ def _calls(line: Line) -> dict[str, Any]:
         good = isinstance(call, dict) and isinstance(call.get("args"), list) and "expected" in call
         if not good:
             raise line.error(f"calls[{i}]", f"{call!r:.60}", '{"args": [...], "expected": ...}')
+        for name in ("args", "expected"):
+            try:
+                wire.encode(call[name])
+            except wire.Unsendable as error:
+                limit = f"values nested at most {wire.MAX_DEPTH} deep"
+                raise line.error(f"calls[{i}].{name}", str(error), limit) from None
         calls.append(call["args"])
         expected.append(call["expected"])
     return {"calls": calls, "expected": expected}
@@ -204,7 +238,7 @@ def _entry_point(line: Line) -> str:
         name = next(_called(line.parse("test_list", "\n".join(line.texts("test_list")))), None)
         if name is None:
             raise line.error("test_list", "no call of a function", "asserts that call one")
-    if not name.isidentifier():
+    if not name.isidentifier() or keyword.iskeyword(name):
         raise line.error("entry_point", f"'{name}'", "the name of a function")
     return name
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from selfdistill_cli.core.errors import ConfigError, DataError, did_you_mean
 from selfdistill_cli.core.hints import Hint, HintKind
 from selfdistill_cli.core.protocols import StepResult
 from selfdistill_cli.core.seeds import seed_for
+from selfdistill_cli.core.texts import readable
 from selfdistill_cli.core.types import Message, Score, Task, Trajectory
 from selfdistill_cli.envs.code import grading
 from selfdistill_cli.envs.code import hints as texts
@@ -16,6 +19,8 @@ from selfdistill_cli.envs.code.data import SPLITS as DATA_SPLITS
 from selfdistill_cli.envs.code.data import read_tasks
 from selfdistill_cli.envs.settings import CodeEnvSettings
 from selfdistill_cli.sandbox.sandbox import Sandbox
+
+log = logging.getLogger(__name__)
 
 DEMONSTRATIONS, PRACTICE = "demonstrations", "practice"
 SPLITS = (*DATA_SPLITS, DEMONSTRATIONS, PRACTICE)
@@ -48,19 +53,14 @@ class CodeEnv:
 
     name = "code"
     hints: frozenset[HintKind] = frozenset(get_args(HintKind))
+    splits: ClassVar[tuple[str, ...]] = SPLITS
 
     def __init__(self, settings: CodeEnvSettings) -> None:
-        """Check the settings; reads no file and starts no process. Raises ConfigError."""
-        share = settings.validation_fraction + settings.test_fraction
-        if min(settings.validation_fraction, settings.test_fraction) < 0 or share > 1:
-            raise ConfigError(
-                f"env.validation_fraction={settings.validation_fraction} and "
-                f"env.test_fraction={settings.test_fraction}: expected two shares of at least 0 "
-                "that sum to at most 1"
-            )
+        """Keep the settings; reads no file and starts no process."""
         self._settings = settings
         self._sandbox: Sandbox = settings.sandbox.build()
         self._tasks: dict[str, tuple[Task, ...]] = {}
+        self._broken: dict[str, str] = {}
         self._makers: dict[str, Callable[..., str | None]] = {
             "answer": self._answer,
             "sibling": self._sibling,
@@ -113,6 +113,19 @@ class CodeEnv:
             found = {**found, DEMONSTRATIONS: tuple(answered), PRACTICE: ()}
         return {split: tuple(map(self._instructed, tasks)) for split, tasks in found.items()}
 
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of what `env.data` holds: the file's bytes, or the built-in tasks."""
+        if self._settings.data is None:
+            from selfdistill_cli.envs.code import family
+
+            prints = "".join(map(family.fingerprint, DATA_SPLITS))
+            return hashlib.sha256(prints.encode()).hexdigest()
+        try:
+            with open(self._settings.data, "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise DataError(f"env.data={self._settings.data}: {error.strerror}") from None
+
     def _instructed(self, task: Task) -> Task:
         if self._settings.instructions is None:
             return task
@@ -135,7 +148,29 @@ class CodeEnv:
 
     def grade(self, tasks: Sequence[Task], actions: Sequence[str]) -> list[dict[str, Any]]:
         """Return the outcome of each answer; see `grading.grade`. Raises SandboxError."""
-        return grading.grade(self._sandbox, tasks, actions)
+        outcomes = grading.grade(self._sandbox, tasks, actions)
+        self._note_broken(tasks, outcomes)
+        return outcomes
+
+    def _note_broken(self, tasks: Sequence[Task], outcomes: Sequence[dict[str, Any]]) -> None:
+        """Count tasks whose tests fail before they call anything; the first ones are told."""
+        first = not self._broken
+        for task, outcome in zip(tasks, outcomes, strict=True):
+            if outcome["status"] == "test_error":
+                self._broken.setdefault(task.id, outcome["error"])
+        if first and self._broken:
+            self._warn_of_broken()
+
+    def _warn_of_broken(self) -> None:
+        task_id, error = next(iter(self._broken.items()))
+        log.warning(
+            "%s: the tests of %d tasks fail by themselves, so that no answer can pass them, e.g. "
+            "task %s: %s",
+            self._settings.data,
+            len(self._broken),
+            task_id,
+            error,
+        )
 
     def hint(
         self,
@@ -162,7 +197,8 @@ class CodeEnv:
             messages = texts.pruned(task)
             return None if messages is None else Hint(kind=kind, text="", messages=messages)
         text = self._makers[kind](task, siblings, scores, index, seed)
-        return None if text is None or not text.strip() else Hint(kind=kind, text=text.strip())
+        text = readable(text or "").strip()
+        return Hint(kind=kind, text=text) if text else None
 
     def _answer(self, task: Task, *_: Any) -> str | None:
         return task.answer

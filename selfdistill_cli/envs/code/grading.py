@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from selfdistill_cli.core.texts import encodable
 from selfdistill_cli.core.types import Task
 from selfdistill_cli.sandbox.jobs import CallJob, CallReport, CallResult, ProgramJob, ProgramReport
 from selfdistill_cli.sandbox.sandbox import Sandbox
@@ -55,9 +56,11 @@ def stands_alone(source: str) -> bool:
 def grade(sandbox: Sandbox, tasks: Sequence[Task], actions: Sequence[str]) -> list[Outcome]:
     """Run the programs in the answers against their tasks' tests; one outcome per answer.
 
-    An outcome is JSON: program, compiled, passed, total, error, tests [{name, status, message}].
+    An outcome is JSON: program, status (of the whole: `ok`, or what ended it), compiled, passed,
+    total, error, tests [{name, status, message}].
     """
-    programs = [extract_program(action) for action in actions]
+    # A lone surrogate is in no Python source, and no file or tokenizer takes it.
+    programs = [extract_program(encodable(action)) for action in actions]
     calls = [i for i, task in enumerate(tasks) if "calls" in task.meta]
     others = [i for i, task in enumerate(tasks) if "calls" not in task.meta]
     outcomes: dict[int, Outcome] = {}
@@ -113,6 +116,7 @@ def outcome_of_tests(meta: Mapping[str, Any], program: str, report: ProgramRepor
 def _outcome(program: str, tests: list[dict[str, str]], status: str, error: str) -> Outcome:
     return {
         "program": program,
+        "status": status,
         "compiled": status != "compile_error",
         "passed": sum(test["status"] == "passed" for test in tests),
         "total": len(tests),

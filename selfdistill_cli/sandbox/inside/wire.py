@@ -46,31 +46,33 @@ def encode(value: Any, depth: int = 0) -> Any:
     raise Unsendable(f"a value of type {kind.__name__} cannot be compared")
 
 
-def decode(data: Any) -> Any:
+def decode(data: Any, depth: int = 0) -> Any:
     """Return the value of JSON data made by `encode`; raises ValueError on anything else."""
     if data is None or type(data) in (bool, str, int, float):
         return data
     try:
-        return _decode_tagged(*data)
-    except (TypeError, RecursionError, KeyError) as error:
+        return _decode_tagged(depth, *data)
+    except Exception as error:  # hostile data must not choose what the reader has to catch
         raise ValueError(f"malformed value: {type(error).__name__}") from None
 
 
-def _decode_tagged(tag: str, body: Any, *rest: Any) -> Any:
-    if tag == "dict":
-        return {decode(k): decode(v) for k, v in body}
-    if tag in ("list", "tuple", "set", "frozenset"):
-        maker = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[tag]
-        return maker([decode(item) for item in body])
-    if tag == "int":
-        return int(body, 16)
-    if tag == "float":
-        return float(body)
-    if tag == "bytes":
-        return bytes.fromhex(body)
+def _decode_tagged(depth: int, tag: str, *body: Any) -> Any:
     if tag == "complex":
-        return complex(float(body), float(rest[0]))
-    raise ValueError("malformed value: unknown tag")
+        real, imaginary = body
+        return complex(float(real), float(imaginary))
+    (content,) = body
+    if tag == "int":
+        return int(content, 16)
+    if tag == "float":
+        return float(content)
+    if tag == "bytes":
+        return bytes.fromhex(content)
+    if depth >= MAX_DEPTH:
+        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    if tag == "dict":
+        return {decode(k, depth + 1): decode(v, depth + 1) for k, v in content}
+    maker = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[tag]
+    return maker([decode(item, depth + 1) for item in content])
 
 
 def pack(message: Any) -> bytes:
