@@ -54,6 +54,7 @@ def assembled(root: Path, env: Env, *words: str, name: str = "r") -> Iterator[Ru
     directory = RunDirectory(root / name)
     directory.open(found.container, found.settings.resume)
     try:
+        torch.manual_seed(0)  # adapters are drawn from the stream that a process starts with
         interrupts = Interrupts(display.message)
         yield assemble(found.settings, directory, env, display, interrupts)
     finally:

@@ -51,6 +51,11 @@ def build_slow_copy(method: Method, policy: CausalPolicy, root: str) -> WeightCo
 
 def _new_copy(sync: Any, policy: CausalPolicy) -> WeightCopy:
     if sync.scope == "head":
+        if not policy.unembedding()[0].requires_grad:
+            raise ConfigError(
+                "method.sync.scope: got head, but policy.lora does not train the unembedding, so "
+                "the slow head would always be the student's; use method.sync.scope=all"
+            )
         return HeadCopy(policy)
     if sync.lora_average == "product" and hasattr(policy.backbone, "peft_config"):
         return AdapterProductCopy(policy.backbone)
@@ -85,11 +90,20 @@ def build_scorers(
 def _other_model(policy: CausalPolicy, path: str, root: str, key: str) -> CausalPolicy:
     """A frozen model from a folder or a run, checked to speak the student's tokens."""
     folder = policy_folder(path, root, key)
-    if (folder / ADAPTER_CONFIG).is_file():  # a run with adapters on the student's own base model
-        other = copy.deepcopy(policy)
-        other.load_backbone(folder)
-        return other
-    other = load_policy(folder, dtype=str(policy.unembedding()[0].dtype).removeprefix("torch."))
+    dtype = str(policy.unembedding()[0].dtype).removeprefix("torch.")
+    try:
+        if (folder / ADAPTER_CONFIG).is_file():  # adapters on the student's own base model
+            other = copy.deepcopy(policy)
+            other.load_backbone(folder)
+            return other
+        other = load_policy(folder, dtype=dtype)
+    except CheckpointError as error:
+        raise ConfigError(
+            f"{key}={path}: adapters teach a student with the same base model and policy.lora "
+            f"settings, and these do not fit: {error}"
+        ) from error
+    except ConfigError as error:
+        raise ConfigError(f"{key}={path}: {error}") from error
     _check_tokenizer(policy, other, f"{key}={path}")
     other.to(policy.device)
     other.temperature = policy.temperature

@@ -144,9 +144,10 @@ def test_gate_opens_after_wins_in_a_row_and_not_for_noise():
 
 def test_gate_in_a_run_compares_evaluations(folder, env):
     words = (
-        "method=step_kd", "method/sync=gated", "method.sync.margin=0.0", "method.sync.patience=1",
-        GROUP, "eval.every=1", "eval.num_tasks=12", "eval.samples_per_task=1", "run.max_steps=4",
-        "optim.lr=3e-4", "method.evaluate_teacher=true",
+        "method=sft", "teacher=slow_copy", "method/sync=gated", "method.sync.margin=0.0",
+        "method.sync.patience=1", "method.evaluate_teacher=true", "run.max_steps=6",
+        "eval.every=1", "eval.num_tasks=16", "eval.samples_per_task=1",
+        "optim.lr=1e-3", "batch.tasks_per_step=16",
     )  # fmt: skip
     with assembled(folder, env, *words, name="gated") as run:
         train(run)
@@ -157,6 +158,7 @@ def test_gate_in_a_run_compares_evaluations(folder, env):
         assert line["teacher/synced"] == float(wins)
         best = line["eval/success"] if wins else best
         assert line["eval/teacher_success"] == best
+    assert {line["teacher/synced"] for line in lines[1:]} == {0.0, 1.0}
 
 
 def same(a: Group, b: Group) -> bool:

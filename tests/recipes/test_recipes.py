@@ -62,7 +62,8 @@ def difference(a: Any, b: Any, where: str = "state") -> str | None:
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         if len(a) != len(b):
             return f"{where}: lengths"
-        found = (difference(x, y, f"{where}[{i}]") for i, (x, y) in enumerate(zip(a, b, strict=True)))
+        pairs = enumerate(zip(a, b, strict=True))
+        found = (difference(x, y, f"{where}[{i}]") for i, (x, y) in pairs)
         return next((x for x in found if x), None)
     return None if a == b else f"{where}: {a} and {b}"
 
