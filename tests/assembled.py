@@ -64,7 +64,7 @@ def assembled(root: Path, env: Env, *words: str, name: str = "r") -> Iterator[Ru
 
 def batches_of(run: Run, judged: Judged, rows: int = 64) -> list[Batch]:
     """All samples of a step as the micro-batches of one update, at most `rows` samples each."""
-    samples = [sample for group in judged.groups for sample in group.samples]
+    samples = run.method.learned_from(judged.groups)
     settings = replace(run.settings.batch, micro_batch_rows=rows, epochs=1, mini_batches=1)
     found = list(updates(samples, settings, (0,), pair_numbers(samples)))
     (update,) = found or [[]]
