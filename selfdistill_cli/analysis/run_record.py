@@ -112,10 +112,11 @@ class RunRecord:
 
     def episodes(self) -> list[int]:
         """Episodes played before each evaluation; demonstrations are none."""
-        batch, method = self.config["batch"], self.config["method"]
-        size = int(batch["tasks_per_step"]) * int(method["group_size"])
-        played = [line["step"] for line in self.lines if "reward/success" in line]
-        return [size * sum(step <= e.step for step in played) for e in self.evaluations]
+        played = [(line["step"], line.get("rollout/episodes", 0)) for line in self.lines]
+        return [
+            int(sum(count for step, count in played if step <= evaluation.step))
+            for evaluation in self.evaluations
+        ]
 
     def last(self, key: str) -> float | None:
         """The last value of a metric, None if it was never measured."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
-from selfdistill_cli.core.errors import CheckpointError, ConfigError
+from selfdistill_cli.core.errors import CheckpointError, ConfigError, UserError
 from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.policies.lora import ADAPTER_CONFIG
 from selfdistill_cli.training.checkpoints import TEACHER, Checkpoint, Checkpoints
+from selfdistill_cli.training.files import checksum
 from selfdistill_cli.training.run_directory import find_run
 from selfdistill_cli.training.settings import CheckpointSettings
 
@@ -25,7 +27,7 @@ def policy_folder(path: str, root: str, key: str) -> Path:
         return folder
     try:
         return run_policy(path, root)
-    except CheckpointError as error:
+    except UserError as error:
         raise ConfigError(
             f"{key}={path}: no folder with config.json, and no run: {error}"
         ) from error
@@ -55,3 +57,9 @@ def initial_weights(policy: CausalPolicy, init_from: str | None, root: str) -> N
     """Load `policy.init_from=RUN[:best|:latest|:STEP|:teacher]`, or a skill checkpoint's folder."""
     if init_from is not None:
         policy.load(policy_folder(init_from, root, "policy.init_from"))
+
+
+def weights_fingerprint(folder: Path) -> str:
+    """SHA-256 over the weight files of a policy's folder."""
+    files = sorted(p for pattern in ("*.safetensors", "*.bin") for p in folder.glob(pattern))
+    return hashlib.sha256("".join(map(checksum, files)).encode()).hexdigest()

@@ -54,7 +54,7 @@ def take_step(run: Run, step: int) -> dict[str, float]:
     evaluation = evaluate(run, step) if due else None
     clock.lap("eval")
     metrics = {
-        **collection_metrics(groups),
+        **collection_metrics(groups, step),
         **judged.metrics,
         **update_metrics,
         "policy/lr": learning_rate,

@@ -14,13 +14,18 @@ from transformers.utils.logging import disable_progress_bar
 from selfdistill_cli.core.errors import Preempted, RunError
 from selfdistill_cli.core.parts import build_part
 from selfdistill_cli.core.protocols import Env, Reward, RolloutEngine, Sink
+from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.settings import ViewSettings
 from selfdistill_cli.methods.method import Method
 from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.tracking.metrics_file import MetricsFile
 from selfdistill_cli.training.checkpoints import Checkpoints
 from selfdistill_cli.training.evaluation import Evaluation, evaluation_path, improvement
-from selfdistill_cli.training.initial import initial_weights
+from selfdistill_cli.training.initial import (
+    initial_weights,
+    policy_folder,
+    weights_fingerprint,
+)
 from selfdistill_cli.training.interrupts import Interrupts
 from selfdistill_cli.training.judge import reads_hidden
 from selfdistill_cli.training.loop import train
@@ -44,7 +49,7 @@ def run_training(settings: TrainSettings, container: Mapping[str, Any], display:
     try:
         with Interrupts(display.message) as interrupts, _closing(settings.env) as env:
             read_tasks(settings, env)
-            directory.check_contents(contents_of(env), settings.resume)
+            directory.check_contents(contents_of(env, settings), settings.resume)
             run = assemble(settings, directory, env, display, interrupts)
             display.start(_introduction(run, directory))
             directory.update_identity(status="running", attempt=directory.attempt)
@@ -99,10 +104,25 @@ def read_tasks(settings: TrainSettings, env: Env) -> None:
             env.tasks(split)
 
 
-def contents_of(env: Env) -> dict[str, str]:
-    """Fingerprints of what keys point at; an environment may have `fingerprint()`."""
+def contents_of(env: Env, settings: TrainSettings) -> dict[str, str]:
+    """Fingerprints of what keys point at: data, and the weights that a run starts from.
+
+    An environment may have `fingerprint()`. Frozen views are built again on every resume, so the
+    run that `policy.init_from` or a view's path names must still mean the same checkpoint.
+    """
     fingerprint = getattr(env, "fingerprint", None)
-    return {} if fingerprint is None else {"env.data": fingerprint()}
+    found = {} if fingerprint is None else {"env.data": fingerprint()}
+    method: Any = settings.method
+    views = {f"method.views.{name}.path": view for name, view in method.views.items()}
+    paths = {
+        "policy.init_from": getattr(settings.policy, "init_from", None),
+        "teacher.path": getattr(settings.teacher, "path", None),
+        **{key: view.path for key, view in views.items()},
+    }
+    for key, path in paths.items():
+        if path is not None:
+            found[key] = weights_fingerprint(policy_folder(path, settings.run.root, key))
+    return found
 
 
 def assemble(
@@ -140,6 +160,7 @@ def view_of(teacher: Any) -> ViewSettings | None:
 
 def build_policy(settings: TrainSettings, method: Method) -> CausalPolicy:
     """The student with its initial weights, and a critic if a term needs one."""
+    torch.manual_seed(seed_for(settings.seed, "policy"))  # adapters and heads start at random
     policy: CausalPolicy = settings.policy.build()
     policy.temperature = settings.rollout.temperature  # pyright: ignore
     initial_weights(policy, getattr(settings.policy, "init_from", None), settings.run.root)

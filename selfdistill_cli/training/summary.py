@@ -30,13 +30,15 @@ class Tally:
         return {name: total / count for name, (total, count) in self._sums.items() if count > 0}
 
 
-def collection_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """`reward/`, `rollout/` and `tokens/` of the groups of one step."""
+def collection_metrics(groups: Sequence[Group], step: int) -> dict[str, float]:
+    """`reward/`, `rollout/` and `tokens/` of one step; of replayed groups only what is trained."""
     num_tokens = sum(int(s.action_mask.sum()) for g in groups for s in g.samples)
     metrics = {"tokens/trained": float(num_tokens)}
+    groups = [g for g in groups if all(t.policy_version == step - 1 for t in g.trajectories)]
     trajectories = [t for group in groups for t in group.trajectories]
     if not trajectories:
         return metrics
+    played = [group for group in groups if group.trajectories]
     lengths = [sum(len(turn.generation.action_ids) for turn in t.turns) for t in trajectories]
     count = len(trajectories)
     cut = sum(t.turns[-1].generation.finish is Finish.LENGTH for t in trajectories if t.turns)
@@ -45,10 +47,11 @@ def collection_metrics(groups: Sequence[Group]) -> dict[str, float]:
         **metrics,
         **_reward_metrics([score for group in groups for score in group.scores]),
         "tokens/sampled": float(sum(lengths)),
+        "rollout/episodes": float(count),
         "rollout/response_length": sum(lengths) / count,
         "rollout/truncated_fraction": cut / count,
         "rollout/env_errors": float(errors),
-        "rollout/flat_group_fraction": sum(map(is_flat, groups)) / len(groups),
+        "rollout/flat_group_fraction": sum(map(is_flat, played)) / len(played),
     }
 
 
