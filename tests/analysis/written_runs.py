@@ -86,7 +86,7 @@ def write_run(
         line: dict[str, float] = {}
         if step > 0:
             line = {**{f"time/{p}_s": 0.1 * step for p in ("act", "learn", "step")}}
-            line |= {"reward/success": 0.5} if played else {}
+            line |= {"reward/success": 0.5, "rollout/episodes": 8.0} if played else {}
             line |= {key: value * step for key, value in (metrics or {}).items()}
         if step in curve:
             line["eval/success"] = success_interval(curve[step], level=0.95).point

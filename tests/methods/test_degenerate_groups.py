@@ -77,7 +77,7 @@ RECIPES = (
 def stepped(run, groups, step):
     """One step on given groups; metrics, and the judged samples."""
     judged = judge(run, groups, step)
-    metrics = {**collection_metrics(groups), **judged.metrics, **learn(run, judged, step)}
+    metrics = {**collection_metrics(groups, 1), **judged.metrics, **learn(run, judged, step)}
     metrics |= run.method.after_step(
         judged.groups, run.slow_copy, readings_of(step, metrics, None)
     )
@@ -93,8 +93,8 @@ def test_degenerate_groups_follow_one_rule(folder, env, played, method):
         for groups in (nobody, []):
             _, metrics = stepped(run, groups, 1)
             assert metrics["policy/updates"] == 0
-        assert collection_metrics(nobody)["rollout/rejected"] == 16
-        assert collection_metrics(nobody)["rollout/flat_group_fraction"] == 1
+        assert collection_metrics(nobody, 1)["rollout/rejected"] == 16
+        assert collection_metrics(nobody, 1)["rollout/flat_group_fraction"] == 1
         _, metrics = stepped(run, [cut(group, 1) for group in played], 2)
         assert metrics["rollout/flat_group_fraction"] == 1
         judged, metrics = stepped(run, [flat(group) for group in played], 3)
