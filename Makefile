@@ -41,7 +41,8 @@ lint: $(INSTALLED_TEST)
 	$(BIN)/lint-imports
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-# Tokenizer and three stages; the result lies in runs/warmup_tiny/checkpoints.
+# Tokenizer and three stages; the weights that ship are in
+# runs/warmup_tiny/checkpoints/step_000340/policy.
 tiny: $(INSTALLED)
 	$(BIN)/python -m selfdistill_cli.training.tiny_tokenizer runs/tiny_tokenizer
 	$(BIN)/selfdistill train experiment=warmup_tiny_copy tracker=none
