@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from selfdistill_cli.core.hints import HintKind
+from selfdistill_cli.core.parts import build_part
+from selfdistill_cli.core.protocols import Env
 from selfdistill_cli.methods.method import Method
 from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.training.evaluation import Evaluation, evaluate_panel, improvement
@@ -54,7 +56,7 @@ def evaluate_run(
         samples_per_task=samples or settings.eval.samples_per_task,
         num_tasks=num_tasks or settings.eval.num_tasks,
     )
-    env: Any = settings.env.build()
+    env: Any = build_part("env", settings.env, Env)
     try:
         workshop = build_workshop(settings, env, policy, method)
         evaluation, _ = evaluate_panel(workshop, panel, step)
