@@ -9,7 +9,7 @@ import torch
 
 from selfdistill_cli.batching.settings import BatchSettings
 from selfdistill_cli.core.seeds import Key, stream
-from selfdistill_cli.core.types import Batch, FloatArray, Sample, ViewBatch, ViewScores
+from selfdistill_cli.core.types import Batch, Sample, ViewBatch, ViewScores
 
 Unembedding = tuple[torch.Tensor, torch.Tensor | None]
 
@@ -30,9 +30,28 @@ def collate(
     """
     if not samples:
         raise ValueError("a micro-batch needs at least one sample")
-    length = max(len(sample.token_ids) for sample in samples)
     terms = _names(samples, "weights") if term_names is None else list(term_names)
     views = _names(samples, "views") if view_names is None else list(view_names)
+    _check_views(samples, views)
+    pad = _Padding(max(len(sample.token_ids) for sample in samples), device)
+    heads = unembeddings or {}
+    return Batch(
+        token_ids=pad.integers([s.token_ids for s in samples]),
+        attention_mask=pad.bools([np.ones(len(s.token_ids), dtype=np.bool_) for s in samples]),
+        action_mask=pad.bools([s.action_mask for s in samples]),
+        advantages=pad.floats([s.advantages for s in samples]),
+        old_logprobs=pad.floats(
+            [s.sampled_logprobs if s.old_logprobs is None else s.old_logprobs for s in samples]
+        ),
+        old_values=pad.floats([s.values for s in samples]),
+        returns=pad.floats([s.returns for s in samples]),
+        weights={n: pad.floats([s.weights.get(n) for s in samples], fill=1.0) for n in terms},
+        views={n: _view_batch([s.views[n] for s in samples], pad, heads.get(n)) for n in views},
+        pairs=torch.tensor([s.pair for s in samples], device=device),
+    )
+
+
+def _check_views(samples: Sequence[Sample], views: Sequence[str]) -> None:
     for name in views:
         missing = sum(name not in sample.views for sample in samples)
         if missing:
@@ -40,56 +59,42 @@ def collate(
                 f"view {name!r} was not scored for {missing} of {len(samples)} samples"
             )
 
-    heads = unembeddings or {}
 
-    def floats(arrays: Sequence[FloatArray | None], fill: float = 0.0) -> torch.Tensor:
-        return _padded(arrays, length, fill, np.float32, device)
+class _Padding:
+    """Stacks ragged rows as tensors of one length on one device."""
 
-    return Batch(
-        token_ids=_padded([s.token_ids for s in samples], length, 0, np.int64, device),
-        attention_mask=_padded(
-            [np.ones(len(s.token_ids), dtype=np.bool_) for s in samples],
-            length,
-            False,
-            np.bool_,
-            device,
-        ),
-        action_mask=_padded([s.action_mask for s in samples], length, False, np.bool_, device),
-        advantages=floats([s.advantages for s in samples]),
-        old_logprobs=floats(
-            [s.sampled_logprobs if s.old_logprobs is None else s.old_logprobs for s in samples]
-        ),
-        old_values=floats([s.values for s in samples]),
-        returns=floats([s.returns for s in samples]),
-        weights={n: floats([s.weights.get(n) for s in samples], fill=1.0) for n in terms},
-        views={
-            name: _view_batch([s.views[name] for s in samples], length, device, heads.get(name))
-            for name in views
-        },
-        pairs=torch.tensor([s.pair for s in samples], device=device),
-    )
+    def __init__(self, length: int, device: torch.device | str | None):
+        self.length = length
+        self.device = device
+
+    def floats(self, rows: Sequence[np.ndarray | None], fill: float = 0.0) -> torch.Tensor:
+        """[B,T,...] float32; an absent row is all `fill`."""
+        return _padded(rows, self.length, fill, np.float32, self.device)
+
+    def integers(self, rows: Sequence[np.ndarray]) -> torch.Tensor:
+        """[B,T,...] int64."""
+        return _padded(rows, self.length, 0, np.int64, self.device)
+
+    def bools(self, rows: Sequence[np.ndarray]) -> torch.Tensor:
+        """[B,T] bool."""
+        return _padded(rows, self.length, False, np.bool_, self.device)
 
 
 def _view_batch(
-    rows: Sequence[ViewScores],
-    length: int,
-    device: torch.device | str | None,
-    unembedding: Unembedding | None,
+    rows: Sequence[ViewScores], pad: _Padding, unembedding: Unembedding | None
 ) -> ViewBatch:
-    def floats(arrays: Sequence[np.ndarray | None]) -> torch.Tensor:
-        return _padded(arrays, length, 0.0, np.float32, device)
-
     tops = {}
     for need in rows[0].tops:
         found = [row.tops[need] for row in rows]
-        ids = _padded([top.ids for top in found], length, 0, np.int64, device)
-        tops[need] = ids, floats([t.logprobs for t in found]), floats([t.tail for t in found])
+        ids = pad.integers([top.ids for top in found])
+        logprobs, tail = [top.logprobs for top in found], [top.tail for top in found]
+        tops[need] = ids, pad.floats(logprobs), pad.floats(tail)
     return ViewBatch(
-        logprobs=floats([row.logprobs for row in rows]),
-        hidden=None if rows[0].hidden is None else floats([row.hidden for row in rows]),
+        logprobs=pad.floats([row.logprobs for row in rows]),
+        hidden=None if rows[0].hidden is None else pad.floats([row.hidden for row in rows]),
         unembedding=unembedding,
         tops=tops,
-        layers={need: floats([row.layers[need] for row in rows]) for need in rows[0].layers},
+        layers={need: pad.floats([row.layers[need] for row in rows]) for need in rows[0].layers},
     )
 
 
