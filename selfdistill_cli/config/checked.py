@@ -128,7 +128,10 @@ class _Checker:
             return INVALID if cls is None else self.fill(cls, value, key)
         if expected is Settings:
             return self.refuse(
-                key, f"has no {TARGET}; expected the dotted path of the settings class to fill"
+                key,
+                f"has no {TARGET}; expected the dotted path of the settings class to fill. If a "
+                "recipe's part was exchanged, these are the recipe's values for the old one: "
+                f"delete them with '~{key}'",
             )
         return self.fill(expected, value, key)
 

@@ -154,6 +154,105 @@ def is_active(term: Any) -> bool:
     return any(value for value in values)
 
 
+def advantages_are_read_and_given(settings: TrainSettings) -> Iterator[str]:
+    """A policy gradient needs advantages, and weights need advantages to multiply."""
+    method: Any = settings.method
+    if getattr(method.advantage, "gives_nothing", False):
+        for name, term in method.terms.items():
+            if hasattr(term, "loss_type") and is_active(term):
+                yield (
+                    f"method.terms.{name}: a policy gradient with method/advantage=none is always "
+                    "0; use method/advantage=group_zscore, or leave the term out"
+                )
+        if getattr(method.credit, "varies_by_token", True):
+            yield (
+                "method.credit: spreads an advantage, but method/advantage=none gives none; use "
+                "method/credit=uniform"
+            )
+
+
+def failures_are_not_imitated(settings: TrainSettings) -> Iterator[str]:
+    """Cross-entropy on what the student played needs a choice of what is worth imitating."""
+    method: Any = settings.method
+    plays = getattr(method.source, "plays", True)
+    demonstrates = getattr(method.source, "demonstrates", False)
+    chooses = getattr(method.advantage, "chooses_samples", False)
+    for name, term in method.terms.items():
+        if getattr(term, "imitates", False) and plays and not demonstrates and not chooses:
+            yield (
+                f"method.terms.{name}: imitates every episode, failures too; use "
+                "method/advantage=winners (method=sft_winners), or method/source=dataset"
+            )
+
+
+def demonstrations_have_no_value(settings: TrainSettings) -> Iterator[str]:
+    """A critic would learn that demonstrations, which carry no reward, are worth nothing."""
+    method: Any = settings.method
+    critic = getattr(method.advantage, "needs_critic", False)
+    if critic and getattr(method.source, "demonstrates", False) and method.source.plays:
+        yield (
+            "method.source: demonstrations have no reward, so the critic of method.advantage would "
+            "take them for failures; use method/source=play, or method/advantage=group_zscore"
+        )
+
+
+def controllers_follow_a_divergence(settings: TrainSettings) -> Iterator[str]:
+    """A controller keeps a KL at a target; other terms are no KL."""
+    method: Any = settings.method
+    for name, term in method.terms.items():
+        follows = getattr(getattr(term, "coefficient", None), "follows_own_term", False)
+        score = getattr(term, "support", "") == "sampled" and term.estimator == "score"
+        is_kl = getattr(term, "is_divergence", False) and not score
+        if follows and not is_kl:
+            yield (
+                f"method.terms.{name}.coefficient: got a controller, which keeps a KL in nats per "
+                "token at a target, but the term is none; use a number, linear or cosine"
+            )
+
+
+def sampled_is_reverse(settings: TrainSettings) -> Iterator[str]:
+    """The sampled estimators know one direction."""
+    for name, term in settings.method.terms.items():  # pyright: ignore
+        sampled = getattr(term, "support", None) == "sampled"
+        if sampled and term.direction != "reverse" and is_active(term):
+            yield (
+                f"method.terms.{name}.direction: got '{term.direction}', but support=sampled "
+                "estimates the reverse KL; use direction=reverse, or support=full"
+            )
+
+
+def paths_are_read(settings: TrainSettings) -> Iterator[str]:
+    """The student's own weights come from no path."""
+    views = {f"method.views.{n}": v for n, v in settings.method.views.items()}  # pyright: ignore
+    for where, view in {**views, "teacher": settings.teacher}.items():
+        if getattr(view, "path", None) is not None and view.weights == "policy":  # pyright: ignore
+            yield (
+                f"{where}.path: got '{view.path}', but {where}.weights=policy is the student "  # pyright: ignore
+                f"itself; use {where}.weights=frozen"
+            )
+
+
+def rollback_needs_evaluations(settings: TrainSettings) -> Iterator[str]:
+    """The copy that a roll-back returns to is chosen by evaluations."""
+    sync: Any = settings.method.sync  # pyright: ignore
+    if getattr(sync, "rollback_kl", None) is not None and settings.eval.every == 0:
+        yield (
+            "method.sync.rollback_kl: goes back to the copy of the best evaluation, but "
+            "eval.every=0 makes none; use eval.every=25, or method.sync.rollback_kl=null"
+        )
+
+
+def rounds_are_played(settings: TrainSettings) -> Iterator[str]:
+    """Dynamic sampling belongs to the source `play`."""
+    source: Any = settings.method.source  # pyright: ignore
+    only_once = getattr(source, "replays", False) or getattr(source, "demonstrates", False)
+    if only_once and getattr(source, "max_rounds", 1) > 1:
+        yield (
+            f"method.source.max_rounds: got {source.max_rounds}, which only method/source=play "
+            "reads; use 1"
+        )
+
+
 METHOD_RULES: tuple[Callable[[TrainSettings], Iterator[str]], ...] = (
     views_exist,
     slow_copy_exists,
@@ -164,4 +263,12 @@ METHOD_RULES: tuple[Callable[[TrainSettings], Iterator[str]], ...] = (
     token_weights_reach_tokens,
     controllers_have_a_reading,
     behaviour_is_known,
+    advantages_are_read_and_given,
+    failures_are_not_imitated,
+    demonstrations_have_no_value,
+    controllers_follow_a_divergence,
+    sampled_is_reverse,
+    paths_are_read,
+    rollback_needs_evaluations,
+    rounds_are_played,
 )

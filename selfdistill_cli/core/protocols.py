@@ -251,7 +251,7 @@ class Sync(Stateful, Protocol):
     """Whether this step copied the student fully; the method clears it after each step."""
 
     def start(self, success: float | None) -> None:
-        """The evaluation before the first step, None if there was none."""
+        """Success of the copy before the first step, None if nothing was evaluated."""
         ...
 
     def after_update(self, copy: SlowCopy) -> None: ...

@@ -176,6 +176,8 @@ class Sample:
     """Value of the state after the last token, used if truncated."""
     old_logprobs: FloatArray | None = None
     """[T] log-probabilities of the policy that the ratio is taken against."""
+    current_logprobs: FloatArray | None = None
+    """[T] log-probabilities of the student as it is now, where it is not the one that sampled."""
     hidden: FloatArray | None = None
     """[T,H] hidden state in which each token was chosen, 0 at inactive positions."""
     entropy: FloatArray | None = None

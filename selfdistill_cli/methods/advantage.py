@@ -104,7 +104,12 @@ class Winners(PlainAdvantage):
             won = solved & (won | flat)
         keep = iter(won.tolist())
         return [
-            replace(group, samples=tuple(_rewarded(x) for x in group.samples if next(keep)))
+            replace(
+                group,
+                samples=tuple(
+                    _rewarded(x) for x in group.samples if next(keep) or not group.trajectories
+                ),
+            )
             for group in groups
         ]
 

@@ -49,6 +49,16 @@ def unpad(padded: torch.Tensor, samples: Sequence[Sample]) -> list[FloatArray]:
     return [array[i, : len(sample.token_ids)].copy() for i, sample in enumerate(samples)]
 
 
+def student_logprobs(samples: Sequence[Sample]) -> torch.Tensor:
+    """Log-probabilities of the student as it is now [B,T]: what a view is compared with."""
+    return pad(
+        [
+            present(x.old_logprobs) if x.current_logprobs is None else x.current_logprobs
+            for x in samples
+        ]
+    )
+
+
 def masks(samples: Sequence[Sample]) -> torch.Tensor:
     """Action masks as [B,T] bool."""
     return pad([sample.action_mask for sample in samples])

@@ -7,7 +7,7 @@ from typing import Any
 
 from selfdistill_cli.core.types import Group, Sample
 from selfdistill_cli.losses.divergence import k1, k3
-from selfdistill_cli.methods.arrays import all_samples, masks, pad, present
+from selfdistill_cli.methods.arrays import all_samples, masks, pad, student_logprobs
 
 TEACHER = "teacher"
 
@@ -19,7 +19,7 @@ def teacher_metrics(groups: Sequence[Group]) -> dict[str, float]:
     if not scored:
         return {}
     mask = masks(scored)
-    student = pad([present(sample.old_logprobs) for sample in scored])
+    student = student_logprobs(scored)
     teacher = pad([sample.views[TEACHER].logprobs for sample in scored])
     gap = k1(teacher, student, mask)[mask]
     informed = sum(sample.views[TEACHER].informed for sample in scored)

@@ -43,6 +43,7 @@ class Method:
         terms = {n: _build_term(n, term) for n, term in settings.terms.items()}
         self.terms: dict[str, Any] = {n: t for n, t in terms.items() if getattr(t, "active", True)}
         self.views = self._needed_views(teacher)
+        self.synced_before = False  # the copy was replaced since the teacher was last scored
 
     def _needed_views(self, teacher: ViewSettings | None) -> dict[str, ViewSettings]:
         """The teacher, if there is one, and every view that an active part reads."""
@@ -147,8 +148,9 @@ class Method:
             **self.sync.after_step(copy, readings),
         }
         for name, moving in self._coefficients().items():
-            moving.observe(readings.losses.get(name), readings, self.sync.synced)
-        self.sync.synced = False
+            moving.observe(readings.losses.get(name), readings, self.synced_before)
+        # This step's divergence was measured before the copy: the next one is the first after it.
+        self.synced_before, self.sync.synced = self.sync.synced, False
         return metrics
 
     def _coefficients(self) -> dict[str, Coefficient]:
@@ -159,12 +161,14 @@ class Method:
 
     def state_dict(self) -> dict[str, Any]:
         """State of every part, by name."""
-        return {name: part.state_dict() for name, part in self._parts().items()}
+        parts = {name: part.state_dict() for name, part in self._parts().items()}
+        return {**parts, "synced_before": self.synced_before}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned."""
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
+        self.synced_before = bool(state["synced_before"])
 
     def _parts(self) -> dict[str, Any]:
         return {

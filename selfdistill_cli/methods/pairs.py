@@ -12,7 +12,7 @@ from selfdistill_cli.methods.arrays import present
 
 
 def with_pairs(groups: Sequence[Group]) -> list[Group]:
-    """Number the best and the worst sibling of every group by summed advantage.
+    """Number the best and the worst sibling of every group by mean advantage over their tokens.
 
     Ties go to the lower sibling. A group whose advantages do not differ in sign has no pair. The
     other siblings keep -1: they are not learned from, but credit may still be fitted to them.
@@ -33,16 +33,18 @@ def with_pairs(groups: Sequence[Group]) -> list[Group]:
 
 
 def _best_and_worst(group: Group) -> tuple[int | None, int | None]:
-    totals: dict[int, float] = {}
-    for sample in group.samples:
-        totals[sample.sibling] = totals.get(sample.sibling, 0.0) + _sum(sample)
+    totals = {sibling: _mean(group, sibling) for sibling in {s.sibling for s in group.samples}}
+    totals = dict(sorted(totals.items()))
     if not totals or max(totals.values()) <= 0 or min(totals.values()) >= 0:
         return None, None
     return max(totals, key=totals.__getitem__), min(totals, key=totals.__getitem__)
 
 
-def _sum(sample: Sample) -> float:
-    return float(present(sample.advantages).sum(dtype=np.float64))
+def _mean(group: Group, sibling: int) -> float:
+    """A sum would prefer long answers among the good and short ones among the bad."""
+    own = [sample for sample in group.samples if sample.sibling == sibling]
+    total = sum(float(present(x.advantages).sum(dtype=np.float64)) for x in own)
+    return total / max(1, sum(int(x.action_mask.sum()) for x in own))
 
 
 def pair_numbers(samples: Sequence[Sample]) -> list[int] | None:

@@ -74,7 +74,8 @@ def _bare_trajectory(trajectory: Trajectory) -> Trajectory:
 
 def _bare_sample(sample: Sample) -> Sample:
     return replace(
-        sample, hidden=None, entropy=None, values=None, views={}, weights={}, old_logprobs=None
+        sample, hidden=None, entropy=None, values=None, views={}, weights={}, old_logprobs=None,
+        current_logprobs=None,
     )
 
 

@@ -142,6 +142,7 @@ class WinnersSettings(Settings):
     """Only winners are learned from: the best share of every group that is not flat."""
 
     implementation: ClassVar[str] = "selfdistill_cli.methods.advantage:Winners"
+    chooses_samples: ClassVar[bool] = True
     group_relative: ClassVar[bool] = True
     needs_critic: ClassVar[bool] = False
 
@@ -178,6 +179,7 @@ class NoAdvantageSettings(Settings):
     """No advantage: supervised and pure distillation recipes."""
 
     implementation: ClassVar[str] = "selfdistill_cli.methods.advantage:NoAdvantage"
+    gives_nothing: ClassVar[bool] = True
     group_relative: ClassVar[bool] = False
     needs_critic: ClassVar[bool] = False
 

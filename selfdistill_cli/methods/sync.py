@@ -65,7 +65,7 @@ class Following:
         return metrics
 
     def start(self, success: float | None) -> None:
-        """The student, whose weights the copy has, was evaluated before the first step."""
+        """The copy's success before the first step."""
 
     def _advance(self, copy: SlowCopy) -> None:
         if self.paused:

@@ -70,6 +70,7 @@ class ReferenceKlSettings(Settings):
     """Sampled KL of the student to a view, in nats per token."""
 
     implementation: ClassVar[str] = "selfdistill_cli.methods.terms:ReferenceKl"
+    is_divergence: ClassVar[bool] = True
     needs_critic: ClassVar[bool] = False
 
     coefficient: float | CoefficientSettings
@@ -85,6 +86,7 @@ class CrossEntropySettings(Settings):
     """Negative log-likelihood of the demonstrated tokens."""
 
     implementation: ClassVar[str] = "selfdistill_cli.methods.terms:CrossEntropy"
+    imitates: ClassVar[bool] = True
     needs_critic: ClassVar[bool] = False
 
     coefficient: float | CoefficientSettings
@@ -96,6 +98,7 @@ class DistillSettings(Settings):
     """Divergence between the student and a view at every token of the chosen rows."""
 
     implementation: ClassVar[str] = "selfdistill_cli.methods.distill_terms:Distill"
+    is_divergence: ClassVar[bool] = True
     needs_critic: ClassVar[bool] = False
 
     coefficient: float | CoefficientSettings

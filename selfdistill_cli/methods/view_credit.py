@@ -1,7 +1,7 @@
 """Credits that read views: the reward gives the direction, a log-ratio the magnitude.
 
-The student's side of every log-ratio is the log-probability recorded at sampling, so all weights
-are constants of the step.
+The student's side of every log-ratio is what it gave the token when judging (for episodes of this
+step: when sampling), so all weights are constants of the step.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from selfdistill_cli.losses.divergence import k1
 from selfdistill_cli.losses.segments import divergence_segments, segment_weights
 from selfdistill_cli.losses.steps import step_ids
 from selfdistill_cli.losses.value_weights import saturation_fraction
-from selfdistill_cli.methods.arrays import all_samples, masks, pad, per_trajectory, present
+from selfdistill_cli.methods.arrays import (
+    all_samples,
+    masks,
+    pad,
+    per_trajectory,
+    present,
+    student_logprobs,
+)
 from selfdistill_cli.methods.coefficients import coefficient
 from selfdistill_cli.methods.credit_settings import (
     DivergenceSegmentsSettings,
@@ -95,7 +102,7 @@ class TwoView(_ViewCredit):
         self, groups: Sequence[Group], samples: Sequence[Sample]
     ) -> tuple[torch.Tensor, float, dict[str, float]]:
         s, mask = self.settings, masks(samples)
-        plain = pad([present(x.old_logprobs) for x in samples])
+        plain = student_logprobs(samples)
         augmented, pruned = _view(samples, s.augmented), _view(samples, s.pruned)
         mixed = token_weights.two_view_delta(plain, augmented, pruned, mask, s.alpha)
         weights, saturation = _clipped(mixed.delta, samples, s.epsilon)
@@ -123,7 +130,7 @@ class StepLogRatio(_ViewCredit):
         s, mask = self.settings, masks(samples)
         steps = steps_of(samples, s.step_unit, s.segment_quantile)
         num_steps = int(steps.max()) + 1
-        plain = pad([present(x.old_logprobs) for x in samples])
+        plain = student_logprobs(samples)
         delta = token_weights.step_log_ratio(
             _view(samples, s.view), plain, mask, steps, num_steps, s.step_logratio
         )
@@ -204,7 +211,7 @@ def _view(samples: Sequence[Sample], name: str) -> torch.Tensor:
 
 def _log_ratio(samples: Sequence[Sample], view: str) -> torch.Tensor:
     """log view - log student [B,T], 0 where inactive."""
-    plain = pad([present(sample.old_logprobs) for sample in samples])
+    plain = student_logprobs(samples)
     return k1(_view(samples, view), plain, masks(samples))
 
 

@@ -162,12 +162,18 @@ def evaluate_teacher(run: Run, step: int) -> dict[str, float]:
     """`eval/teacher_success`: the slow copy, under the student's own prompt, on the same panel."""
     if run.slow_copy is None or not run.settings.method.evaluate_teacher:  # pyright: ignore
         return {}
+    return {"eval/teacher_success": evaluate_copy(run, step).success}
+
+
+def evaluate_copy(run: Run, step: int) -> Evaluation:
+    """Play the panel with the slow copy's weights, then give the rollout the student's again."""
+    assert run.slow_copy is not None, "a sync keeps the copy that is evaluated"
     run.display.phase("evaluating the teacher")
     with run.slow_copy.in_place():
         run.publish(step)
         evaluation, _ = evaluate_panel(run.workshop, run.settings.eval, step)
     run.publish(step)
-    return {"eval/teacher_success": evaluation.success}
+    return evaluation
 
 
 def evaluation_path(directory: Path, step: int) -> Path:

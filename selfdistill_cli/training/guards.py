@@ -19,6 +19,7 @@ class Guards:
         self.recent: list[float] = []
         self.best = 0.0
         self.warned = False
+        self.uninformed = False
 
     def check_loss(self, step: int, losses: Mapping[str, float]) -> None:
         """Raise RunError (or warn) if a term of the loss is not finite."""
@@ -57,6 +58,17 @@ class Guards:
         if not self.warned:
             self.warn(text)
         self.warned = True
+
+    def check_teacher(self, step: int, informed_fraction: float | None) -> None:
+        """Warn, once, if no sample's teacher found any of its hints."""
+        if informed_fraction != 0.0 or self.uninformed:
+            return
+        self.uninformed = True
+        self.warn(
+            f"step {step}: the teacher found none of its hints for any sample, so it knows no more "
+            "than the student; the environment's data may lack what the hints are made of "
+            "(teacher.hints, docs/data.md)"
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """The window, the best mean and whether a warning was given."""

@@ -68,8 +68,13 @@ def reads_hidden(method: Method) -> bool:
 def _rescored(run: Run, groups: list[Group], with_hidden: bool) -> list[Group]:
     """One scoring pass for what the rollout did not give: replayed and demonstrated samples."""
     recompute = run.method.settings.old_logprobs == "recomputed"
+    stale = {id(s) for group in groups if _is_replayed(run, group) for s in group.samples}
+    if not run.method.views:
+        stale = set[int]()
     samples = [sample for group in groups for sample in group.samples]
-    lacking = [s for s in samples if recompute or (with_hidden and s.hidden is None)]
+    lacking = [
+        s for s in samples if recompute or id(s) in stale or (with_hidden and s.hidden is None)
+    ]
     if not lacking:
         return groups
     needs: Needs = frozenset({"hidden"}) if with_hidden else frozenset()
@@ -80,8 +85,15 @@ def _rescored(run: Run, groups: list[Group], with_hidden: bool) -> list[Group]:
             sample = replace(sample, hidden=output.hidden[0].float().numpy())
         if recompute:
             sample = replace(sample, old_logprobs=output.logprobs[0].numpy())
+        elif id(lacking[index]) in stale:
+            sample = replace(sample, current_logprobs=output.logprobs[0].numpy())
         filled[id(lacking[index])] = sample
     return [replace(g, samples=tuple(filled.get(id(s), s) for s in g.samples)) for g in groups]
+
+
+def _is_replayed(run: Run, group: Group) -> bool:
+    """Whether an earlier student sampled the group."""
+    return any(t.policy_version != run.workshop.version for t in group.trajectories)
 
 
 def _with_values(run: Run, group: Group) -> Group:

@@ -17,7 +17,12 @@ from selfdistill_cli.tracking.metrics_file import MetricsFile
 from selfdistill_cli.tracking.trajectories import write_trajectories
 from selfdistill_cli.training.checkpoints import POLICY, TEACHER, Checkpoint, Checkpoints
 from selfdistill_cli.training.engine import TorchEngine
-from selfdistill_cli.training.evaluation import Evaluation, evaluate, evaluate_teacher
+from selfdistill_cli.training.evaluation import (
+    Evaluation,
+    evaluate,
+    evaluate_copy,
+    evaluate_teacher,
+)
 from selfdistill_cli.training.files import write_folder
 from selfdistill_cli.training.guards import Guards
 from selfdistill_cli.training.interrupts import Interrupts
@@ -94,7 +99,9 @@ class Run:
             self.method.sync.start(None)
             return
         evaluation = evaluate(self, 0)
-        self.method.sync.start(evaluation.success)
+        own = self.slow_copy is not None and self.slow_copy.distance() > 0
+        score = evaluate_copy(self, 0).success if own else evaluation.success
+        self.method.sync.start(score)
         self._log(0, {**evaluation.metrics(), **evaluate_teacher(self, 0)})
 
     def finish_step(
@@ -107,6 +114,7 @@ class Run:
     ) -> None:
         """Check, log one line, write trajectories and, if due, a checkpoint."""
         self.guards.check_reward(step, metrics.get("reward/mean"))
+        self.guards.check_teacher(step, metrics.get("teacher/informed_fraction"))
         self.total_tokens += int(metrics.get("tokens/sampled", metrics["tokens/trained"]))
         metrics = {**metrics, "tokens/total": float(self.total_tokens)}
         if evaluation is not None:

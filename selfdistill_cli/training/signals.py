@@ -90,19 +90,28 @@ def _with_scores(
     positions = np.flatnonzero(sample.action_mask)
     hidden = torch.from_numpy(sample.hidden[positions]).to(weight)
     ids = top_ids(hidden, weight, bias, view.candidates)
-    own = top_teacher(hidden, weight, bias, temperature=policy.temperature or 1.0, ids_NK=ids)
-    scores = score(Candidates(task=task, sample=sample, positions=positions, ids=own.ids_NK))
+    # The term compares at temperature 1, log-probabilities are at the sampling temperature.
+    plain, sampling = (
+        top_teacher(hidden, weight, bias, temperature=t, ids_NK=ids)
+        for t in (1.0, policy.temperature or 1.0)
+    )
+    scores = score(Candidates(task=task, sample=sample, positions=positions, ids=plain.ids_NK))
+    found = _tilted(plain, scores, view)
+    need = TopNeed(support="student_topk", topk=view.candidates, temperature=1.0)
+    scored = ViewScores(
+        logprobs=_of_sampled(sample, positions, _tilted(sampling, scores, view)),
+        tops={need: _spread(sample, positions, found)},
+    )
+    return replace(sample, views={**sample.views, name: scored})
+
+
+def _tilted(own: TopTeacher, scores: torch.Tensor, view: Any) -> TopTeacher:
+    """The student's distribution with the candidates' share given out by their scores."""
     logits = scores.to(own.logprobs_NK) / view.temperature
     if view.prior == "student":
         logits = logits + own.logprobs_NK
     mass = own.logprobs_NK.logsumexp(-1, keepdim=True)
-    found = replace(own, logprobs_NK=logits.log_softmax(-1) + mass)
-    need = TopNeed(support="student_topk", topk=view.candidates, temperature=1.0)
-    scored = ViewScores(
-        logprobs=_of_sampled(sample, positions, found),
-        tops={need: _spread(sample, positions, found)},
-    )
-    return replace(sample, views={**sample.views, name: scored})
+    return replace(own, logprobs_NK=logits.log_softmax(-1) + mass)
 
 
 def _q_values(policy: CausalPolicy, candidates: Candidates) -> torch.Tensor:

@@ -14,10 +14,12 @@ from selfdistill_cli.methods.method import Method
 from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.policies.huggingface import load_policy
 from selfdistill_cli.policies.lora import ADAPTER_CONFIG
+from selfdistill_cli.teachers.settings import HeuristicSettings
 from selfdistill_cli.teachers.weight_copy import AdapterProductCopy, HeadCopy, WeightCopy
 from selfdistill_cli.training.engine import TorchEngine
 from selfdistill_cli.training.initial import policy_folder
 from selfdistill_cli.training.scorers import CopyScorer, ModelScorer, Scorer, StudentScorer
+from selfdistill_cli.training.signals import find_function
 
 
 def build_slow_copy(method: Method, policy: CausalPolicy, root: str) -> WeightCopy | None:
@@ -73,6 +75,8 @@ def build_scorers(
     initial: WeightCopy | None = None
     scorers: dict[str, Scorer] = {}
     for name, view in views.items():
+        if isinstance(view, HeuristicSettings):
+            find_function(view.function, f"{name}.function")
         if view.weights == "policy":
             scorers[name] = StudentScorer(engine)
         elif view.weights == "slow_copy":

@@ -125,15 +125,31 @@ def _prompted(run: Run, group: Group, name: str, step: int) -> list[_Seen]:
     siblings, scores = [t for t, _ in accepted], [score for _, score in accepted]
     places = {t.sibling: i for i, t in enumerate(siblings)}
     out: list[_Seen] = []
+    first: set[int] = set()
     for sample in group.samples:
+        if sample.sibling in first:  # a later part of a cut trajectory: its prompt holds its turns
+            out.append(_Seen(sample, informed=False))
+            continue
+        first.add(sample.sibling)
         index = places.get(sample.sibling)
         prompt = run.workshop.hinted_prompt(
             group.task, hints, siblings, scores, index, salt=step
         )
         _check_boundary(sample, prompt.ids, name, run.policy.chat.boundary_ids)
         seen = with_prompt(sample, prompt.ids)
+        _check_length(run, seen, name, group.task.id)
         out.append(_Seen(seen, informed=bool(prompt.hints), privileged=prompt.privileged))
     return out
+
+
+def _check_length(run: Run, seen: Sample, name: str, task_id: str) -> None:
+    """The model must have a position for every token of the hinted sequence."""
+    limit, length = run.policy.context_length, len(seen.token_ids)
+    if limit is not None and length > limit:
+        raise ConfigError(
+            f"view {name}: with its hints task {task_id} has {length} tokens, more than the "
+            f"model's {limit} positions; use a hint with less text, or shorten it in env.data"
+        )
 
 
 def _check_boundary(

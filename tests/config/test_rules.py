@@ -103,6 +103,26 @@ def test_a_recipe_that_reads_a_teacher_asks_for_one(method: str) -> None:
             ["method=gkd", "method.terms.distill.importance_clip=2.0"],
             "method.terms.distill.importance_clip: got 2.0, but method.source gives",
         ),
+        (["method=ppo", "method/source=mixed"], "method.source: demonstrations have no reward, so"),
+        (["method=grpo", "method/advantage=none"], "method.terms.policy_gradient: a policy"),
+        (["method=grpo", "method/terms=cross_entropy"], "method.terms.cross_entropy: imitates"),
+        (["method=rlsd", "teacher.path=runs"], "teacher.path: got 'runs', but teacher.w"),
+        (
+            ["method=step_kd", "method.terms.distill.support=sampled"],
+            "method.terms.distill.direction: got 'forward', but support=sampled estimates",
+        ),
+        (
+            ["method=sdar", "+method/coefficient@method.terms.gated.coefficient=pid"],
+            "method.terms.gated.coefficient: got a controller, which keeps a KL",
+        ),
+        (
+            ["method=step_kd", "method.sync.rollback_kl=1.0", "eval.every=0"],
+            "method.sync.rollback_kl: goes back to the copy of the best evaluation",
+        ),
+        (
+            ["method=grpo", "method/source=replay", "method.source.max_rounds=3"],
+            "method.source.max_rounds: got 3, which only method/source=play reads",
+        ),
         (["method=bcsd", "method.credit.pruned=prune"], "method.credit.pruned: got 'prune'"),
         (["method=grpo", "method/source=dataset"], "method.source: demonstrations have no reward"),
         (

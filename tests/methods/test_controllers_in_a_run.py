@@ -41,10 +41,11 @@ def test_pid_follows_its_own_term_and_forgets_at_a_full_copy(folder, env):
     gains = {"target": 0.1, "kp": 0.1, "ki": 0.01, "kd": 0.2}
     bounds = {"beta_min": 1e-4, "beta_max": 10.0, "integral_max": 10.0}
     assert [line["teacher/synced"] for line in lines] == [0, 1, 0, 1]
+    was_synced = False
     for line in lines:
         assert line["loss/coefficient_distill"] == pytest.approx(state.beta, rel=1e-12)
-        was_synced = bool(line["teacher/synced"])
         state = pid_update(state, line["loss/distill"], was_synced, **gains, **bounds)
+        was_synced = bool(line["teacher/synced"])  # the first reading after the copy forgets
     assert len({line["loss/coefficient_distill"] for line in lines}) > 2
 
 
