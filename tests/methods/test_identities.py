@@ -66,7 +66,7 @@ TERMS = {
     },
     **{
         f"sampled_{kind}": ["method=opsd", DISTILL + "support=sampled",
-                            DISTILL + f"estimator={kind}"]
+                            DISTILL + "direction=reverse", DISTILL + f"estimator={kind}"]
         for kind in ("k2", "k3", "score")
     },
 }  # fmt: skip
@@ -119,7 +119,8 @@ def test_credit_with_ramp_zero_is_uniform_bit_for_bit(folder, env, played, credi
 
 @pytest.mark.parametrize("form", ["exp", "exp_sign", "sigmoid", "ratio"])
 def test_weights_are_one_when_both_values_agree(folder, env, played, form):
-    words = ["method=gear_ppo", GROUP, f"method.credit.form={form}", "method.credit.ramp=1.0"]
+    words = ["method=gear_ppo", GROUP, f"method.credit.form={form}", "method.credit.ramp=1.0",
+             "method.credit.clip_low=null", "method.credit.clip_high=null"]  # fmt: skip
     with assembled(folder, env, *words, name=f"omega_{form}") as run:
         judged = fitted(run, played)
         credit, samples = run.method.credit, all_samples(judged.groups)

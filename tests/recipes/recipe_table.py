@@ -139,6 +139,7 @@ RECIPES: dict[str, Recipe] = {
         sees=both(FOLLOWS, TEACHES, is_share("teacher/informed_fraction"),
                   is_share("teacher/taught_fraction")),
         without=[("method.sync.decay=1.0",), ("method.terms.distill.only_informed=false",)],
+        words=("method.group_size=2",),  # a lone success has no sibling to learn from
     ),
     "sft": Recipe(
         sees=both(LEARNS, peak("loss/cross_entropy")),
