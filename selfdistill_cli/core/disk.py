@@ -1,9 +1,10 @@
-"""What is said when a file cannot be written."""
+"""Files that are whole or absent, and what is said when one cannot be written."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import os
 from collections.abc import Generator
 from pathlib import Path
 
@@ -23,6 +24,35 @@ def writing(path: Path, also: tuple[type[Exception], ...] = ()) -> Generator[Non
         yield
     except (OSError, *also) as error:
         raise RunError(unwritten(path, error)) from error
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file so that a reader, or a crash, sees the old one or the new one.
+
+    Written aside, synced, renamed; the folder is made if need be. Raises RunError.
+    """
+    aside = path.with_name(f".{path.name}.partial")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with aside.open("wb") as handle:
+                handle.write(data)
+                handle.flush()
+                os.fsync(handle.fileno())
+            aside.replace(path)
+        except OSError:
+            aside.unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Force a directory's entries (renames, new files) to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def unwritten(path: Path | str, error: BaseException) -> str:

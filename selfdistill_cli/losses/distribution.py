@@ -12,7 +12,12 @@ from typing import Any, Literal
 
 import torch
 
-from selfdistill_cli.losses.logprobs import LOGITS_PER_CHUNK, finite, log_softmax
+from selfdistill_cli.losses.logprobs import (
+    LOGITS_PER_CHUNK,
+    chunked_gradients,
+    finite,
+    log_softmax,
+)
 
 Kind = Literal["forward", "reverse", "jsd"]
 
@@ -145,28 +150,13 @@ class _Divergence(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        hidden_NH, unembedding_VH, bias_V = ctx.saved_tensors
-        wants_hidden, wants_unembedding, wants_bias = ctx.needs_input_grad[:3]
-        wide = torch.promote_types(unembedding_VH.dtype, torch.float32)
-        grad_hidden_NH = torch.empty_like(hidden_NH) if wants_hidden else None
-        grad_VH = torch.zeros_like(unembedding_VH, dtype=wide) if wants_unembedding else None
-        grad_V = torch.zeros_like(bias_V, dtype=wide) if wants_bias else None
-        for start in range(0, len(hidden_NH), ctx.size):
-            rows = slice(start, start + ctx.size)
-            hidden = hidden_NH[rows]
-            log_s = log_softmax(hidden, unembedding_VH, bias_V, ctx.temperature)
+        def gradient(rows: slice, log_s: torch.Tensor) -> torch.Tensor:
             grad = _logits_gradient(log_s, ctx.teacher, rows, ctx.temperature, ctx.share)
-            grad = grad.mul_((grads[0][rows] / ctx.temperature)[:, None])
-            narrow = grad.to(unembedding_VH.dtype)
-            if grad_hidden_NH is not None:
-                grad_hidden_NH[rows] = narrow @ unembedding_VH
-            if grad_VH is not None:
-                grad_VH += narrow.T @ hidden
-            if grad_V is not None:
-                grad_V += grad.sum(0)
-        grad_VH = None if grad_VH is None else grad_VH.to(unembedding_VH.dtype)
-        grad_V = None if grad_V is None else grad_V.to(bias_V.dtype)
-        return grad_hidden_NH, grad_VH, grad_V, None, None, None, None
+            return grad.mul_(grads[0][rows][:, None])
+
+        hidden_NH, unembedding_VH, bias_V = ctx.saved_tensors
+        found = chunked_gradients(ctx, hidden_NH, unembedding_VH, bias_V, gradient)
+        return *found, None, None, None, None
 
 
 def _share(kind: Kind, alpha: float | None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -98,27 +99,50 @@ class _RowStatistics(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         hidden_NH, unembedding_VH, bias_V, ids_N, entropy_N = ctx.saved_tensors
-        _, wants_unembedding, wants_bias = ctx.needs_input_grad[:3]
-        wide = torch.promote_types(unembedding_VH.dtype, torch.float32)
-        grad_hidden_NH = torch.empty_like(hidden_NH)
-        grad_VH = torch.zeros_like(unembedding_VH, dtype=wide) if wants_unembedding else None
-        grad_V = torch.zeros_like(bias_V, dtype=wide) if wants_bias else None
-        for start in range(0, len(ids_N), ctx.size):
-            rows = slice(start, start + ctx.size)
-            hidden = hidden_NH[rows]
-            log_p = log_softmax(hidden, unembedding_VH, bias_V, ctx.temperature)
+
+        def gradient(rows: slice, log_p: torch.Tensor) -> torch.Tensor:
             grad_entropy = (entropy_N[rows], grads[1][rows]) if ctx.need_entropy else None
-            grad = _logits_gradient(log_p, ids_N[rows], grads[0][rows], grad_entropy)
-            grad = grad.div_(ctx.temperature)
-            narrow = grad.to(unembedding_VH.dtype)
+            return _logits_gradient(log_p, ids_N[rows], grads[0][rows], grad_entropy)
+
+        found = chunked_gradients(ctx, hidden_NH, unembedding_VH, bias_V, gradient)
+        return *found, None, None, None, None
+
+
+def chunked_gradients(
+    ctx: Any,
+    hidden_NH: torch.Tensor,
+    unembedding_VH: torch.Tensor,
+    bias_V: torch.Tensor | None,
+    gradient: Callable[[slice, torch.Tensor], torch.Tensor],
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    """Gradients of hidden states, unembedding and bias, a chunk of rows at a time.
+
+    `gradient(rows, log_p)` is d loss / d (logits / temperature) [n,V]. `ctx` knows `size`,
+    `temperature` and which inputs want a gradient. Chunks are added in float32 at least.
+    """
+    wants_hidden, wants_unembedding, wants_bias = ctx.needs_input_grad[:3]
+    wide = torch.promote_types(unembedding_VH.dtype, torch.float32)
+    grad_hidden_NH = torch.empty_like(hidden_NH) if wants_hidden else None
+    grad_VH = torch.zeros_like(unembedding_VH, dtype=wide) if wants_unembedding else None
+    grad_V = None
+    if bias_V is not None and wants_bias:
+        grad_V = torch.zeros_like(bias_V, dtype=wide)
+    for start in range(0, len(hidden_NH), ctx.size):
+        rows = slice(start, start + ctx.size)
+        hidden = hidden_NH[rows]
+        log_p = log_softmax(hidden, unembedding_VH, bias_V, ctx.temperature)
+        grad = gradient(rows, log_p).div_(ctx.temperature)
+        narrow = grad.to(unembedding_VH.dtype)
+        if grad_hidden_NH is not None:
             grad_hidden_NH[rows] = narrow @ unembedding_VH
-            if grad_VH is not None:
-                grad_VH += narrow.T @ hidden
-            if grad_V is not None:
-                grad_V += grad.sum(0)
-        grad_VH = None if grad_VH is None else grad_VH.to(unembedding_VH.dtype)
-        grad_V = None if grad_V is None else grad_V.to(bias_V.dtype)
-        return grad_hidden_NH, grad_VH, grad_V, None, None, None, None
+        if grad_VH is not None:
+            grad_VH += narrow.T @ hidden
+        if grad_V is not None:
+            grad_V += grad.sum(0)
+    grad_VH = None if grad_VH is None else grad_VH.to(unembedding_VH.dtype)
+    if grad_V is not None and bias_V is not None:
+        grad_V = grad_V.to(bias_V.dtype)
+    return grad_hidden_NH, grad_VH, grad_V
 
 
 def log_softmax(

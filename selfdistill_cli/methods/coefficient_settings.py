@@ -15,10 +15,8 @@ class CoefficientSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearSettings(CoefficientSettings):
-    """A coefficient that moves linearly and then stays."""
-
-    implementation: ClassVar[str] = "selfdistill_cli.methods.coefficients:Linear"
+class SpanSettings(CoefficientSettings):
+    """A coefficient that moves from one value to another and then stays."""
 
     start: float
     """Value at step 1."""
@@ -32,20 +30,17 @@ class LinearSettings(CoefficientSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CosineSettings(CoefficientSettings):
-    """A coefficient that follows half a cosine and then stays."""
+class LinearSettings(SpanSettings):
+    """Along a line."""
+
+    implementation: ClassVar[str] = "selfdistill_cli.methods.coefficients:Linear"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CosineSettings(SpanSettings):
+    """Along half a cosine."""
 
     implementation: ClassVar[str] = "selfdistill_cli.methods.coefficients:Cosine"
-
-    start: float
-    """Value at step 1."""
-    end: float
-    """Value from step `steps` on."""
-    steps: int
-    """Steps from start to end."""
-
-    def __post_init__(self) -> None:
-        in_range(self, 0, inf, "steps")
 
 
 @dataclass(frozen=True, kw_only=True)

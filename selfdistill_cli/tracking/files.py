@@ -1,15 +1,11 @@
-"""JSON that every reader accepts, and files that are whole or absent."""
+"""JSON that every reader accepts."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
-
-from selfdistill_cli.core.disk import writing
 
 LARGEST = 1 << 1024
 """Whole numbers from here on exceed every float."""
@@ -37,22 +33,3 @@ def plain(value: Any) -> Any:
 def compact(value: Any) -> str:
     """One line of JSON without blanks; `value` has been through `plain`."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that a reader, or a crash, sees the old one or the new one.
-
-    Raises RunError if it cannot be written.
-    """
-    aside = path.with_name(f"{path.name}.tmp")
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with aside.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            aside.replace(path)
-        except OSError:
-            aside.unlink(missing_ok=True)
-            raise

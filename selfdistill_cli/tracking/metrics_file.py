@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from selfdistill_cli.core.disk import writing
+from selfdistill_cli.core.disk import replace_file, writing
 from selfdistill_cli.core.errors import DataError
-from selfdistill_cli.tracking.files import compact, plain, write_whole
+from selfdistill_cli.tracking.files import compact, plain
 
 CLOCK_AND_MACHINE = ("time/", "memory/")
 """Prefixes of everything that depends on the clock or on the machine."""
@@ -64,7 +64,7 @@ class MetricsFile:
             with writing(backup):
                 shutil.copyfile(self.path, backup)
         if new != old:
-            write_whole(self.path, new)
+            replace_file(self.path, new)
         return num_dropped
 
     def _free_backup(self) -> Path:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from selfdistill_cli.core.disk import replace_file
 from selfdistill_cli.core.types import Group, Sample, Score, Trajectory
-from selfdistill_cli.tracking.files import plain, write_whole
+from selfdistill_cli.tracking.files import plain
 
 Decode = Callable[[Sequence[int]], str]
 
@@ -32,7 +33,7 @@ def write_trajectories(path: Path, groups: Sequence[Group], decode: Decode, limi
     records = (record for group in groups for record in _records(group, decode))
     lines = [json.dumps(plain(r), ensure_ascii=False) + "\n" for r in islice(records, limit)]
     # A lone surrogate becomes its JSON escape, so that no text can keep a file from being written.
-    write_whole(Path(path), "".join(lines).encode(errors="backslashreplace"))
+    replace_file(Path(path), "".join(lines).encode(errors="backslashreplace"))
 
 
 def _records(group: Group, decode: Decode) -> Iterator[dict[str, Any]]:

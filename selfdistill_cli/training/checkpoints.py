@@ -13,13 +13,12 @@ from typing import Any
 import torch
 
 from selfdistill_cli import __version__
-from selfdistill_cli.core.disk import writing
+from selfdistill_cli.core.disk import sync_directory, writing
 from selfdistill_cli.core.errors import CheckpointError
 from selfdistill_cli.training.files import (
     WRITE_ERRORS,
     checksum,
     point,
-    sync_directory,
     sync_file,
     write_json,
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from selfdistill_cli.core.disk import writing
+from selfdistill_cli.core.disk import replace_file, sync_directory, writing
 
 WRITE_ERRORS = (RuntimeError, SafetensorError)
 """How torch and safetensors report a failed write."""
@@ -24,30 +24,9 @@ def sync_file(path: Path) -> None:
         os.fsync(handle.fileno())
 
 
-def sync_directory(path: Path) -> None:
-    """Force a directory's entries (renames, new files) to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write_text(path: Path, text: str) -> None:
-    """Replace a file's content atomically: written aside, synced, renamed; raises RunError."""
-    aside = path.with_name(f".{path.name}.partial")
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with aside.open("w", encoding="utf-8", errors="backslashreplace") as handle:
-                handle.write(text)
-                handle.flush()
-                os.fsync(handle.fileno())
-            aside.replace(path)
-        except OSError:
-            aside.unlink(missing_ok=True)
-            raise
-        sync_directory(path.parent)
+    """Replace a file's content atomically, whatever characters it has; raises RunError."""
+    replace_file(path, text.encode(errors="backslashreplace"))
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from assembled import assembled, environment
+from assembled import assembled
 from running import numbers
 
 from selfdistill_cli.losses.schedules import PidState, pid_update, proportional_update
@@ -11,19 +11,6 @@ from selfdistill_cli.training.loop import train
 
 GROUP = "method.group_size=4"
 COEFFICIENT = "method.terms.distill.coefficient."
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Where the runs of this module lie."""
-    return tmp_path_factory.mktemp("runs")
-
-
-@pytest.fixture(scope="module")
-def env(folder):
-    """The code environment, started once."""
-    with environment(folder) as env:
-        yield env
 
 
 def lines_of(folder, env, name, *words):

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from assembled import assembled, batches_of, environment
+from assembled import assembled, batches_of
 
 from selfdistill_cli.core.types import Score
 from selfdistill_cli.methods.arrays import all_samples
@@ -19,19 +19,6 @@ from selfdistill_cli.training.loop import learn
 from selfdistill_cli.training.summary import collection_metrics, readings_of
 
 GROUP = "method.group_size=4"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Where the runs of this module lie."""
-    return tmp_path_factory.mktemp("runs")
-
-
-@pytest.fixture(scope="module")
-def env(folder):
-    """The code environment, started once."""
-    with environment(folder) as env:
-        yield env
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from assembled import assembled, environment
+from assembled import assembled
 from making import make_group
 
 from selfdistill_cli.methods.pairs import with_pairs
@@ -15,19 +15,6 @@ from selfdistill_cli.training.loop import train
 from selfdistill_cli.training.run import Run
 
 GROUP = "method.group_size=4"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Where the runs of this module lie."""
-    return tmp_path_factory.mktemp("runs")
-
-
-@pytest.fixture(scope="module")
-def env(folder):
-    """The code environment, started once."""
-    with environment(folder) as env:
-        yield env
 
 
 def logged(run: Run, key: str) -> list[float]:

@@ -13,7 +13,6 @@ import torch
 from assembled import (
     assembled,
     batches_of,
-    environment,
     gradients,
     loss_of,
     perturb,
@@ -70,19 +69,6 @@ TERMS = {
         for kind in ("k2", "k3", "score")
     },
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Where the runs of this module lie."""
-    return tmp_path_factory.mktemp("runs")
-
-
-@pytest.fixture(scope="module")
-def env(folder):
-    """The code environment, started once."""
-    with environment(folder) as env:
-        yield env
 
 
 @pytest.fixture(scope="module")

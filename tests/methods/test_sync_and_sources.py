@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from assembled import assembled, environment
+from assembled import assembled
 from running import final_files, numbers
 from small_policies import small_policy
 
@@ -27,19 +27,6 @@ COMMON = {
 }  # fmt: skip
 GROUP = "method.group_size=4"
 REPLAY = ("method=step_kd", "method/source=replay", GROUP, "method.source.share=0.5")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Where the runs of this module lie."""
-    return tmp_path_factory.mktemp("runs")
-
-
-@pytest.fixture(scope="module")
-def env(folder):
-    """The code environment, started once."""
-    with environment(folder) as env:
-        yield env
 
 
 def readings(step: int, kl: float | None = None, success: float | None = None) -> Readings:
