@@ -68,7 +68,10 @@ def batches_of(run: Run, judged: Judged, rows: int = 64) -> list[Batch]:
     settings = replace(run.settings.batch, micro_batch_rows=rows, epochs=1, mini_batches=1)
     found = list(updates(samples, settings, (0,), pair_numbers(samples)))
     (update,) = found or [[]]
-    return [collate(samples, unembeddings=judged.unembeddings) for samples in update]
+    views = run.method.term_views
+    return [
+        collate(samples, view_names=views, unembeddings=judged.unembeddings) for samples in update
+    ]
 
 
 def loss_of(run: Run, batches: Sequence[Batch], step: int = 1) -> float:

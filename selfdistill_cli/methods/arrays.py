@@ -51,12 +51,13 @@ def unpad(padded: torch.Tensor, samples: Sequence[Sample]) -> list[FloatArray]:
 
 def student_logprobs(samples: Sequence[Sample]) -> torch.Tensor:
     """Log-probabilities of the student as it is now [B,T]: what a view is compared with."""
-    return pad(
-        [
-            present(x.old_logprobs) if x.current_logprobs is None else x.current_logprobs
-            for x in samples
-        ]
-    )
+    return pad([student_row(sample) for sample in samples])
+
+
+def student_row(sample: Sample) -> FloatArray:
+    """The same of one sample [T]."""
+    current = sample.current_logprobs
+    return present(sample.old_logprobs) if current is None else current
 
 
 def masks(samples: Sequence[Sample]) -> torch.Tensor:

@@ -107,6 +107,8 @@ class StepLogRatioSettings(Settings):
     """Smallest weight, null = open."""
     success_threshold: float
     """Trajectories with at least this success keep their advantage."""
+    scored: Literal["failed", "all"]
+    """Trajectories that the view scores: `failed` saves the passes that change no weight."""
     ramp: float | CoefficientSettings
     """Share of the weight that is used: A * ((1 - ramp) + ramp * weight)."""
 

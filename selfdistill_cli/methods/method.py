@@ -52,6 +52,23 @@ class Method:
         wanted = {name for part in parts for name in getattr(part, "views", ())} | {TEACHER}
         return {name: view for name, view in known.items() if name in wanted}
 
+    def reads_view(self, name: str, success: float) -> bool:
+        """Whether any part reads the view for a trajectory of this success.
+
+        A credit may say so by `scores_view(success)`; a term reads its views everywhere, and a
+        view that only the diagnostics read is scored everywhere.
+        """
+        by_credit = name in getattr(self.credit, "views", ())
+        if name in self.term_views or not by_credit:
+            return True
+        scores_view = getattr(self.credit, "scores_view", None)
+        return scores_view is None or scores_view(success)
+
+    @property
+    def term_views(self) -> list[str]:
+        """Names of the views that terms read while learning."""
+        return sorted({n for term in self.terms.values() for n in getattr(term, "views", ())})
+
     @property
     def needs_critic(self) -> bool:
         """Whether the policy gets a value head."""

@@ -25,6 +25,7 @@ from selfdistill_cli.methods.arrays import (
     per_trajectory,
     present,
     student_logprobs,
+    student_row,
 )
 from selfdistill_cli.methods.coefficients import coefficient
 from selfdistill_cli.methods.credit_settings import (
@@ -131,8 +132,11 @@ class StepLogRatio(_ViewCredit):
         steps = steps_of(samples, s.step_unit, s.segment_quantile)
         num_steps = int(steps.max()) + 1
         plain = student_logprobs(samples)
+        teacher = pad(
+            [x.views[s.view].logprobs if s.view in x.views else student_row(x) for x in samples]
+        )
         delta = token_weights.step_log_ratio(
-            _view(samples, s.view), plain, mask, steps, num_steps, s.step_logratio
+            teacher, plain, mask, steps, num_steps, s.step_logratio
         )
         weights, saturation = token_weights.step_weights(
             delta,
@@ -146,6 +150,10 @@ class StepLogRatio(_ViewCredit):
         )
         per_row = (steps.max(dim=1).values + 1).float()
         return weights, saturation, {"credit/steps_per_sample": float(per_row.mean())}
+
+    def scores_view(self, success: float) -> bool:
+        """Whether the view scores a trajectory of this success: solved ones have weight 1."""
+        return self.settings.scored == "all" or success < self.settings.success_threshold
 
 
 class DivergenceSegments(_ViewCredit):

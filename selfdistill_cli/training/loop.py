@@ -79,7 +79,12 @@ def learn(run: Run, judged: Judged, step: int) -> dict[str, float]:
     key = (run.settings.seed, "updates", step)
     for update in updates(samples, run.settings.batch, key, pair_numbers(samples)):
         batches = [
-            collate(rows, device=engine.device, unembeddings=judged.unembeddings)
+            collate(
+                rows,
+                view_names=method.term_views,
+                device=engine.device,
+                unembeddings=judged.unembeddings,
+            )
             for rows in update
         ]
         counts = method.counts(batches)

@@ -90,7 +90,8 @@ def scored_rows(
     place = {id(sample): i for i, sample in enumerate(samples)}
     assert len(place) == len(samples), "every sample is an object of its own"
     for rows in micro_batches([[sample] for sample in samples], run.settings.batch):  # pyright: ignore
-        scored = score(collate(rows, device=run.engine.device), needs)
+        batch = collate(rows, term_names=(), view_names=(), device=run.engine.device)
+        scored = score(batch, needs)
         for row, sample in enumerate(rows):
             yield place[id(sample)], _row(scored, row, len(sample.token_ids))
 

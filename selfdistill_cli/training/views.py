@@ -21,6 +21,7 @@ from selfdistill_cli.core.types import (
     ViewScores,
 )
 from selfdistill_cli.losses.distribution import FullTeacher, divergence, top_ids, top_teacher
+from selfdistill_cli.methods.arrays import per_trajectory
 from selfdistill_cli.training.scorers import Scorer, Unembedding, scored_rows
 from selfdistill_cli.training.signals import with_signal
 
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
 def with_view(
     run: Run, groups: Sequence[Group], name: str, step: int
 ) -> tuple[list[Group], Unembedding | None]:
-    """Fill `Sample.views[name]`; also the view's unembedding if its hidden states are kept."""
+    """Fill `Sample.views[name]`; also the view's unembedding if its hidden states are kept.
+
+    A sample for which no part reads the view is left without it: its scoring pass is saved.
+    """
     if getattr(run.method.views[name], "is_signal", False):
         return with_signal(run, groups, name), None
     scorer, needs = run.scorers[name], ViewNeeds(run, name)
@@ -39,18 +43,19 @@ def with_view(
     unembedding = scorer.unembedding() if needs.reads_hidden else None
     samples = [sample for group in groups for sample in group.samples]
     prompted = [seen for group in groups for seen in _prompted(run, group, name, step)]
-    filled: list[Sample | None] = [None] * len(samples)
-    rows = scored_rows(run, [seen.sample for seen in prompted], needs.of_pass, scorer.score)
+    read = [(place, seen) for place, seen in enumerate(prompted) if seen is not None]
+    rows = scored_rows(run, [seen.sample for _, seen in read], needs.of_pass, scorer.score)
     for index, output in rows:
-        sample, seen = samples[index], prompted[index]
+        place, seen = read[index]
+        sample = samples[place]
         scores = ViewScores(
             logprobs=in_place_of(sample, seen.sample, output.logprobs[0].numpy()),
             informed=seen.informed,
             privileged=seen.privileged,
         )
         scores = _with_distributions(run, needs, sample, seen.sample, scores, output, unembedding)
-        filled[index] = replace(sample, views={**sample.views, name: scores})
-    complete = iter([sample for sample in filled if sample is not None])
+        samples[place] = replace(sample, views={**sample.views, name: scores})
+    complete = iter(samples)
     out = [replace(g, samples=tuple(next(complete) for _ in g.samples)) for g in groups]
     return out, unembedding if needs.keeps_hidden else None
 
@@ -112,21 +117,28 @@ class _Seen:
         self.privileged = privileged
 
 
-def _prompted(run: Run, group: Group, name: str, step: int) -> list[_Seen]:
+def _prompted(run: Run, group: Group, name: str, step: int) -> list[_Seen | None]:
     """The group's samples under the view's prompt; later ids are copied verbatim.
 
-    A rejected trajectory is no one's sibling: what it did may be unknown, so no hint reads it.
+    None where no part reads the view. A rejected trajectory is no one's sibling: what it did may
+    be unknown, so no hint reads it.
     """
     hints = run.method.views[name].hints
+    successes = per_trajectory([group], lambda score: score.success).tolist()
+    matters = [run.method.reads_view(name, success) for success in successes]
     if not hints:
-        return [_Seen(sample) for sample in group.samples]
-    pairs = zip(group.trajectories, group.scores, strict=True)
-    accepted = [(t, score) for t, score in pairs if score.total is not None]
+        pairs = zip(group.samples, matters, strict=True)
+        return [_Seen(sample) if read else None for sample, read in pairs]
+    scored = zip(group.trajectories, group.scores, strict=True)
+    accepted = [(t, score) for t, score in scored if score.total is not None]
     siblings, scores = [t for t, _ in accepted], [score for _, score in accepted]
     places = {t.sibling: i for i, t in enumerate(siblings)}
-    out: list[_Seen] = []
+    out: list[_Seen | None] = []
     first: set[int] = set()
-    for sample in group.samples:
+    for sample, read in zip(group.samples, matters, strict=True):
+        if not read:
+            out.append(None)
+            continue
         if sample.sibling in first:  # a later part of a cut trajectory: its prompt holds its turns
             out.append(_Seen(sample, informed=False))
             continue

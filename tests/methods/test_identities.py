@@ -139,7 +139,7 @@ def test_sspo_leaves_solved_trajectories_alone_and_weights_failed_ones(folder, e
 
 
 def test_one_step_per_trajectory_has_the_trajectory_weight(folder, env, played):
-    words = ["method=sspo", GROUP, "method.credit.step_unit=turn"]
+    words = ["method=sspo", GROUP, "method.credit.step_unit=turn", "method.credit.scored=all"]
     with assembled(folder, env, "method=grpo", GROUP, name="plain") as run:
         plain = judge(run, played, 1)
     with assembled(folder, env, *words, name="turns") as run:

@@ -249,3 +249,31 @@ def test_divergence_is_not_negative_and_ignores_padding_of_the_vocabulary(direct
     for plain, wide in zip(*results, strict=True):
         assert torch.isfinite(wide).all()
         torch.testing.assert_close(wide, plain, rtol=1e-4, atol=1e-6)
+
+
+def test_a_view_that_only_failed_trajectories_need_is_scored_for_them_alone(folder, env):
+    found = {}
+    for scored in ("failed", "all"):
+        words = ["method=sspo", f"method.credit.scored={scored}", "method.group_size=8"]
+        with assembled(folder, env, *words, name=f"scored_{scored}") as run:
+            groups = run.method.source.groups(run.workshop, 1)
+            perturb(run)  # else the teacher has the weights that sampled
+            found[scored] = judge(run, groups, 1).groups
+            assert run.method.term_views == []
+    pairs = zip(all_samples(found["failed"]), all_samples(found["all"]), strict=True)
+    solved = [s.success >= 1.0 for group in found["all"] for s in group.scores]
+    assert 0 < sum(solved) < len(solved)
+    for (few, every), good in zip(pairs, solved, strict=True):
+        assert ("teacher" in few.views) == (not good)
+        assert "teacher" in every.views
+        np.testing.assert_allclose(few.advantages, every.advantages, atol=1e-5)
+    changed = [x for x in all_samples(found["failed"]) if len(set(x.advantages.tolist())) > 2]
+    assert changed, "some failed trajectory carries different weights on its tokens"
+
+
+def test_a_term_that_reads_the_view_needs_it_everywhere(folder, env):
+    with assembled(folder, env, "method=sspo", name="reads") as run:
+        assert not run.method.reads_view("teacher", 1.0)
+        assert run.method.reads_view("teacher", 0.5)
+    with assembled(folder, env, "method=step_kd", name="reads_kd") as run:
+        assert run.method.reads_view("teacher", 1.0)
