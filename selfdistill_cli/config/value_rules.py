@@ -135,6 +135,18 @@ def hints_exist(settings: TrainSettings) -> Iterator[str]:
                 )
 
 
+def key_tokens_exist(settings: TrainSettings) -> Iterator[str]:
+    """Only an environment that knows its programs can say which tokens are key."""
+    credit: Any = settings.method.credit  # pyright: ignore
+    asked = getattr(credit, "targets", None) == "key_tokens"
+    known = _declared(settings.env, "hints") is not None  # else only its objects know
+    if asked and known and _declared(settings.env, "key_spans") is None:
+        yield (
+            "method.credit.targets: got 'key_tokens', but the environment names none; use "
+            "env=code, or method.credit.targets=return_to_go"
+        )
+
+
 def _hints_of(env: Settings) -> frozenset[str] | None:
     hints = _declared(env, "hints")
     return frozenset(hints) if isinstance(hints, set | frozenset) else None
@@ -156,4 +168,5 @@ VALUE_RULES: tuple[Rule, ...] = (
     splits_exist,
     paths_exist,
     hints_exist,
+    key_tokens_exist,
 )

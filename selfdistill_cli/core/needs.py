@@ -1,6 +1,7 @@
 """What a part asks of a scoring pass besides log-probabilities, declared once, computed once.
 
-A need is a word (`hidden`, `entropy`, `values`, `values_detached`) or one of the classes below.
+A need is a word (`hidden`, `entropy`, `values`, `values_detached`; `key_tokens` and `line_starts`
+of the sampled text) or one of the classes below.
 """
 
 from __future__ import annotations

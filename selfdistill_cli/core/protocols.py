@@ -54,7 +54,11 @@ class Episode(Protocol):
 
 
 class Env(Protocol):
-    """An environment: tasks by split, episodes, and the privileged hints that it can give."""
+    """An environment: tasks by split, episodes, and the privileged hints that it can give.
+
+    It may have `key_spans(task, text)`: the spans [start, end) of a turn's text, in characters,
+    that matter most, for parts that need `key_tokens`.
+    """
 
     name: str
     hints: frozenset[HintKind]

@@ -194,6 +194,10 @@ class Sample:
     """[T] advantage of each token, 0 at inactive positions."""
     weights: Mapping[str, FloatArray] = field(default_factory=dict)
     """[T] extra per-token weight by term name, absent means 1; `credit` is there to be read."""
+    key_tokens: BoolArray | None = None
+    """[T] true at sampled tokens that the environment names as key (`Env.key_spans`)."""
+    line_starts: BoolArray | None = None
+    """[T] true at the first sampled token of every line of a turn."""
     pair: int = -1
     """Number of the pair that a preference term compares, -1 for none."""
 

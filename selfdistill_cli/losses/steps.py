@@ -1,4 +1,4 @@
-"""What a step is, for the methods that judge steps: a token, a segment or a turn."""
+"""What a step is, for the methods that judge steps: a token, a line, a segment or a turn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 from selfdistill_cli.losses.segments import quantile
 
-StepUnit = Literal["token", "segment", "turn"]
+StepUnit = Literal["token", "line", "segment", "turn"]
 
 
 @torch.no_grad()
@@ -18,11 +18,13 @@ def step_ids(
     entropy_BT: torch.Tensor | None,
     unit: StepUnit,
     entropy_quantile: float,
+    line_starts_BT: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Number of the step of each active token, counted from 0 in each row, int64 [B,T]; else -1.
 
-    token: every active token is a step. turn: one assistant turn. segment: a step ends before a
-    token of another turn or whose entropy exceeds the row's quantile (strictly).
+    token: every active token is a step. turn: one assistant turn. line: a line of a turn's text.
+    segment: a step ends before a token of another turn or whose entropy exceeds the row's
+    quantile (strictly).
     """
     mask_BT = mask_BT.bool()
     inactive = torch.full(mask_BT.shape, -1, dtype=torch.int64, device=mask_BT.device)
@@ -36,6 +38,9 @@ def step_ids(
                 assert entropy_BT is not None, "segments are cut at entropies"
                 entropy = entropy_BT[row][active_T]
                 starts |= entropy > quantile(entropy.tolist(), entropy_quantile)
+            elif unit == "line":
+                assert line_starts_BT is not None, "lines are found in the sampled text"
+                starts |= line_starts_BT[row][active_T].bool()
             starts[0] = True
             out_BT[row, active_T] = starts.long().cumsum(-1) - 1
     return out_BT

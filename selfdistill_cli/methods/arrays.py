@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from selfdistill_cli.core.types import FloatArray, Group, Sample, Score
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def all_samples(groups: Sequence[Group]) -> list[Sample]:
@@ -28,7 +31,7 @@ def with_samples(groups: Sequence[Group], samples: Sequence[Sample]) -> list[Gro
     return out
 
 
-def present(array: FloatArray | None) -> FloatArray:
+def present(array: npt.NDArray[Scalar] | None) -> npt.NDArray[Scalar]:
     """An array of a sample that a part declared to need, and the judge phase therefore filled."""
     assert array is not None, "the judge phase computes what a part needs"
     return array

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from selfdistill_cli.core.needs import Need
 from selfdistill_cli.core.protocols import Metrics
 from selfdistill_cli.core.types import Group, Sample
 from selfdistill_cli.losses import value_weights as gear
@@ -55,7 +56,9 @@ class ValueGap:
         self.settings = settings
         self.ramp = coefficient(settings.ramp)
         self.head = DistilledValueHead(settings)
-        self.needs = frozenset({"hidden"} | ({"values"} if settings.v_orig == "critic" else set()))
+        more: set[Need] = {"values"} if settings.v_orig == "critic" else set()
+        more |= {"key_tokens"} if settings.targets == "key_tokens" else set()
+        self.needs = frozenset({"hidden", *more})
 
     def reweight(self, groups: Sequence[Group], step: int) -> tuple[list[Group], Metrics]:
         """Change `advantages` by the previous head's weights; also return credit metrics."""

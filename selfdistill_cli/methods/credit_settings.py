@@ -46,8 +46,9 @@ class ValueGapSettings(Settings):
     """The value before distillation: the critic's, the siblings' mean reward, or 0."""
     winner_fraction: float
     """Share of each group that counts as winners, at least one."""
-    targets: Literal["return_to_go", "all_tokens"]
-    """What the head is fitted to: the discounted return-to-go, or the reward at every token."""
+    targets: Literal["return_to_go", "all_tokens", "key_tokens"]
+    """What the head is fitted to: the discounted return-to-go, or the reward at every token, or
+    at the tokens that the environment names as key."""
     gamma: float
     """Discount of the return-to-go per active token; below 1 or the targets are constant."""
     fit_epochs: int
@@ -95,8 +96,8 @@ class StepLogRatioSettings(Settings):
 
     view: str
     """The view that judges, usually `teacher`."""
-    step_unit: Literal["token", "segment", "turn"]
-    """What a step is: a token, a run of tokens up to an entropy spike, or a turn of the agent."""
+    step_unit: Literal["token", "line", "segment", "turn"]
+    """What a step is: a token, a line, a run up to an entropy spike, or a turn of the agent."""
     segment_quantile: float
     """A segment ends before a token whose entropy exceeds this quantile of its row."""
     step_logratio: Literal["sum", "mean"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from selfdistill_cli.core.needs import DivergenceNeed, LayerNeed, Need
+from selfdistill_cli.core.needs import DivergenceNeed, LayerNeed
 from selfdistill_cli.core.protocols import Sums
 from selfdistill_cli.core.types import Batch, FloatArray, Group, PolicyOutput, Sample
 from selfdistill_cli.losses.cleaning import keep_active
@@ -25,7 +25,7 @@ from selfdistill_cli.methods.term_settings import (
     HiddenMatchSettings,
 )
 from selfdistill_cli.methods.terms import TokenMean
-from selfdistill_cli.methods.view_credit import steps_of
+from selfdistill_cli.methods.view_credit import step_needs, steps_of
 
 
 class Distill(TokenMean):
@@ -44,7 +44,7 @@ class Distill(TokenMean):
                 support=s.support, topk=s.topk, temperature=s.temperature,
             )  # fmt: skip
             self.needs = frozenset({self.need})
-        self.judge_needs = frozenset({"entropy"} if s.step_unit == "segment" else set[Need]())
+        self.judge_needs = step_needs(s.step_unit)
 
     def weights(self, groups: Sequence[Group]) -> list[FloatArray]:
         """0 where nothing is taught; else 1, or 1 over the length of the token's step."""

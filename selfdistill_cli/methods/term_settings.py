@@ -127,8 +127,8 @@ class DistillSettings(Settings):
     """Leave out rows whose view found none of its hints."""
     skip_tokens: int
     """Tokens at the start of every trajectory that are not taught."""
-    step_unit: Literal["token", "segment", "turn"]
-    """What counts once in the mean: a token, a run up to an entropy spike, or a turn."""
+    step_unit: Literal["token", "line", "segment", "turn"]
+    """What counts once in the mean: a token, a line, a run up to an entropy spike, or a turn."""
     segment_quantile: float
     """A segment ends before a token whose entropy exceeds this quantile of its row."""
 

@@ -10,7 +10,7 @@ import torch
 
 from selfdistill_cli.core.types import Sample
 from selfdistill_cli.losses.value_weights import head_loss, value_targets
-from selfdistill_cli.methods.arrays import masks, pad
+from selfdistill_cli.methods.arrays import masks, pad, present
 from selfdistill_cli.methods.credit_settings import ValueGapSettings
 
 
@@ -46,11 +46,24 @@ class DistilledValueHead:
         return torch.where(mask, values, torch.zeros_like(values))
 
     def fit(self, samples: Sequence[Sample], rewards: torch.Tensor) -> dict[str, float]:
-        """Fit to winners' targets for `fit_epochs` passes; rewards [B]; return diagnostics."""
-        s, hidden, mask = self.settings, _hidden(samples), masks(samples)
+        """Fit to winners' targets for `fit_epochs` passes; rewards [B]; return diagnostics.
+
+        Without a key token among them (targets `key_tokens`) nothing is fitted.
+        """
+        s, mask, keys = self.settings, masks(samples), None
+        if s.targets == "key_tokens":
+            keys = pad([present(sample.key_tokens) for sample in samples])
+        targets, target_mask = value_targets(rewards, mask, s.targets, s.gamma, key_mask_BT=keys)
+        share = float(target_mask.sum() / mask.sum().clamp(min=1))
+        more = {} if keys is None else {"credit/key_token_fraction": share}
+        return {**more, **self._fit(samples, targets, target_mask)} if share > 0 else more
+
+    def _fit(
+        self, samples: Sequence[Sample], targets: torch.Tensor, target_mask: torch.Tensor
+    ) -> dict[str, float]:
+        s, hidden = self.settings, _hidden(samples)
         head = self.head or self._build(hidden.shape[-1])
         assert self.optimizer is not None
-        targets, target_mask = value_targets(rewards, mask, s.targets, s.gamma)
         chosen = torch.ones(len(samples), dtype=torch.bool)
         for _ in range(s.fit_epochs):
             self.optimizer.zero_grad()

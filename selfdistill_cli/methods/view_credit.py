@@ -123,7 +123,7 @@ class StepLogRatio(_ViewCredit):
     def __init__(self, settings: StepLogRatioSettings):
         super().__init__(settings)
         self.views = (settings.view,)
-        self.needs = frozenset({"entropy"} if settings.step_unit == "segment" else set[Need]())
+        self.needs = step_needs(settings.step_unit)
 
     def _weights(
         self, groups: Sequence[Group], samples: Sequence[Sample]
@@ -206,11 +206,18 @@ class DivergenceSegments(_ViewCredit):
         return pad([x.views[self.settings.view].divergences[self.full] for x in samples])
 
 
+def step_needs(unit: str) -> Needs:
+    """What must be known of the sampled tokens to cut them into steps."""
+    words: dict[str, Need] = {"segment": "entropy", "line": "line_starts"}
+    return frozenset({words[unit]} if unit in words else set[Need]())
+
+
 def steps_of(samples: Sequence[Sample], unit: str, segment_quantile: float) -> torch.Tensor:
     """Step of each active token [B,T], -1 elsewhere."""
     entropy = pad([present(x.entropy) for x in samples]) if unit == "segment" else None
+    lines = pad([present(x.line_starts) for x in samples]) if unit == "line" else None
     turns = pad([x.turn_index for x in samples])
-    return step_ids(masks(samples), turns, entropy, unit, segment_quantile)  # pyright: ignore
+    return step_ids(masks(samples), turns, entropy, unit, segment_quantile, lines)  # pyright: ignore
 
 
 def _view(samples: Sequence[Sample], name: str) -> torch.Tensor:

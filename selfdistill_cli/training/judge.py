@@ -14,6 +14,7 @@ from selfdistill_cli.core.types import Group, Sample
 from selfdistill_cli.losses.distribution import entropy
 from selfdistill_cli.methods.method import Method
 from selfdistill_cli.training.scorers import Unembedding, scored_rows
+from selfdistill_cli.training.text_marks import with_text_marks
 from selfdistill_cli.training.views import with_view
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def judge(run: Run, groups: list[Group], step: int) -> Judged:
         groups = [_with_values(run, group) for group in groups]
     if "entropy" in needs:
         groups = [_with_entropy(run, group) for group in groups]
+    groups = with_text_marks(run, groups, needs)
     unembeddings: dict[str, Unembedding] = {}
     for name in run.method.views:
         groups, unembedding = with_view(run, groups, name, step)

@@ -17,6 +17,7 @@ from selfdistill_cli.envs.code import grading
 from selfdistill_cli.envs.code import hints as texts
 from selfdistill_cli.envs.code.data import SPLITS as DATA_SPLITS
 from selfdistill_cli.envs.code.data import read_tasks
+from selfdistill_cli.envs.code.key_spans import key_spans
 from selfdistill_cli.envs.settings import CodeEnvSettings
 from selfdistill_cli.sandbox.sandbox import Sandbox
 
@@ -285,6 +286,10 @@ class CodeEnv:
             for name, found in (("good", good), ("bad", bad))
         ]
         return texts.contrast(*(attempt.outcome["program"] for attempt in chosen))
+
+    def key_spans(self, task: Task, text: str) -> list[tuple[int, int]]:
+        """Return where an answer names functions, starts loops and returns; see `key_spans`."""
+        return key_spans(text, task.meta.get("prefix", ""))
 
     def close(self) -> None:
         """Stop the sandbox. May be called again."""
