@@ -16,3 +16,13 @@ class UnitTestsSettings(Settings):
 
     mode: Literal["fraction", "all_or_nothing"]
     """Reward the fraction of tests passed, or 1 only if all passed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutcomeSettings(Settings):
+    """What the environment says at the end: success, progress, well-formed actions."""
+
+    implementation: ClassVar[str] = "selfdistill_cli.rewards.outcome:Outcome"
+
+    weights: dict[str, float]
+    """Weight of each number of the outcome in the total."""

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from selfdistill_cli.batching.samples import demonstration_sample, samples_of
-from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.batching.samples import samples_of
 from selfdistill_cli.core.hints import Hint, HintKind, with_hints
 from selfdistill_cli.core.protocols import Chat, Env, Reward, RolloutEngine
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.types import Group, Message, Score, Task, Trajectory
 from selfdistill_cli.rollout.episodes import play
+from selfdistill_cli.training.demonstrations import demonstrate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,20 +105,13 @@ class TrainingWorkshop:
     def demonstrations(
         self, tasks: Sequence[Task], step: int, hint: HintKind | None
     ) -> list[Group]:
-        """Reference answers as samples; each prompt carries the hint, if one is named."""
+        """Expert episodes or reference answers; each prompt carries the hint, if one is named."""
+        kinds = () if hint is None else (hint,)
         groups: list[Group] = []
         for task in tasks:
-            if task.answer is None:
-                raise ConfigError(
-                    f"env: task {task.id} has no reference answer to demonstrate; "
-                    "expected one for every task of the split that method.source names"
-                )
-            kinds = () if hint is None else (hint,)
             messages = self.hinted_messages(task, kinds, (), (), None, salt=step)
-            sample = demonstration_sample(
-                self.chat.prompt_ids(messages), self.chat.answer_ids(task.answer)
-            )
-            groups.append(Group(task=task, trajectories=(), scores=(), samples=(sample,)))
+            samples = demonstrate(self.env, self.chat, task, self.chat.prompt_ids(messages), step)
+            groups.append(Group(task=task, trajectories=(), scores=(), samples=samples))
         return groups
 
     def hinted_messages(
