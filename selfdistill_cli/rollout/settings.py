@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from selfdistill_cli.core.settings import Settings
 
@@ -22,6 +22,14 @@ class InProcessSettings(Settings):
     """Turns of the agent in one episode at most."""
     max_context_tokens: int
     """Tokens of one episode at most: a turn starts only if it leaves room for max_new_tokens."""
+    max_live_tokens: int
+    """Tokens of all episodes that are played at the same time; others wait for their turn."""
+    overflow: Literal["stop", "drop_oldest"]
+    """An episode that outgrows max_context_tokens ends, or loses its oldest observations."""
+    env_wall_s: float
+    """Seconds in which an environment must reply; then its episode ends as env_error."""
+    env_cpu_s: float
+    """CPU seconds of one episode's environment at most; then it ends as env_error."""
     max_batch_rows: int
     """Sequences decoded at once: bounds the memory of the key-value cache."""
     compact_fraction: float

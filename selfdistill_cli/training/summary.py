@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from selfdistill_cli.core.protocols import Readings, Sums
-from selfdistill_cli.core.types import Finish, Group, Score, Stop
+from selfdistill_cli.core.types import Finish, Group, Score, Stop, Trajectory
 from selfdistill_cli.methods.advantage import is_flat
 from selfdistill_cli.training.evaluation import Evaluation
 
@@ -49,10 +49,18 @@ def collection_metrics(groups: Sequence[Group], step: int) -> dict[str, float]:
         "tokens/sampled": float(sum(lengths)),
         "rollout/episodes": float(count),
         "rollout/response_length": sum(lengths) / count,
+        "rollout/turns": sum(len(t.turns) for t in trajectories) / count,
+        **_invalid_actions(trajectories),
         "rollout/truncated_fraction": cut / count,
         "rollout/env_errors": float(errors),
         "rollout/flat_group_fraction": sum(map(is_flat, played)) / len(played),
     }
+
+
+def _invalid_actions(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Mean number of turns of an episode that were no action, where the environment counts them."""
+    counts = [t.outcome["invalid_actions"] for t in trajectories if "invalid_actions" in t.outcome]
+    return {"rollout/invalid_actions": sum(counts) / len(counts)} if counts else {}
 
 
 def _reward_metrics(scores: Sequence[Score]) -> dict[str, float]:

@@ -77,6 +77,10 @@ def limits(**changes):
         "temperature": 1.0,
         "max_turns": 4,
         "max_context_tokens": 200,
+        "max_live_tokens": 100_000,
+        "overflow": "stop",
+        "env_wall_s": 30.0,
+        "env_cpu_s": 30.0,
         "max_batch_rows": 64,
         "compact_fraction": 0.25,
     }

@@ -29,6 +29,10 @@ def engine(policy, rows=64, compact=0.25):
         temperature=1.0,
         max_turns=1,
         max_context_tokens=128,
+        max_live_tokens=100_000,
+        overflow="stop",
+        env_wall_s=30.0,
+        env_cpu_s=30.0,
         max_batch_rows=rows,
         compact_fraction=compact,
     )
