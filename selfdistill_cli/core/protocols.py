@@ -44,7 +44,7 @@ class StepResult:
     done: bool = True
     """The episode is over."""
     outcome: Mapping[str, Any] | None = None
-    """Set when done."""
+    """Set when done. If set before, it holds if a limit cuts the episode after this turn."""
 
 
 class Episode(Protocol):

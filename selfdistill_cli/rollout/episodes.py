@@ -71,7 +71,8 @@ def play(
     first messages, by default its own. An exception of the environment ends that trajectory with
     `Stop.ENV_ERROR`; SandboxError goes through. An answer that was cut by max_new_tokens is
     shown to the environment like any other: if that ends the episode, it ended by `Stop.DONE`.
-    A trajectory that was cut by a limit has an empty outcome.
+    A trajectory that was cut by a limit keeps the last outcome that the environment told before it
+    was done, such as a graded attempt; without one its outcome is empty.
     """
     players = _start(env, chat, tasks, group_size, settings, seed_key, messages_for)
     for turn in range(settings.max_turns):
@@ -181,9 +182,10 @@ def _advance(
         log.warning("environment error in task %s: %r", player.task.id, result, exc_info=result)
     else:
         observation = tuple(result.observation)
+        if result.outcome is not None:
+            player.outcome = result.outcome
         if result.done:
             player.stop = Stop.DONE
-            player.outcome = result.outcome or {}
     player.turns.append(
         Turn(
             prompt_ids=player.prompt_ids,

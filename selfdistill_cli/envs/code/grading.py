@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-import ast
-import functools
-import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from selfdistill_cli.core.texts import encodable
 from selfdistill_cli.core.types import Task
+from selfdistill_cli.envs.code.comparing import ABSOLUTE, RELATIVE, equal
+from selfdistill_cli.envs.code.programs import complete_program, extract_program
 from selfdistill_cli.sandbox.jobs import CallJob, CallReport, CallResult, ProgramJob, ProgramReport
 from selfdistill_cli.sandbox.sandbox import Sandbox
 
 Outcome = dict[str, Any]
-FENCE = re.compile(r"^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
-LANGUAGES = ("python", "py", "python3")
 MAX_SHOWN = 80
-
-
-def extract_program(text: str) -> str:
-    """Return the last fenced block marked as Python, else the last block, else the whole text."""
-    blocks = FENCE.findall(text)
-    python = [body for language, body in blocks if language.lower() in LANGUAGES]
-    if python:
-        return python[-1]
-    return blocks[-1][1] if blocks else text
-
-
-def complete_program(program: str, entry_point: str, prefix: str) -> str:
-    """Return the program as it is run, given the code that its prompt began with, if any.
-
-    HumanEval's prompt is the beginning of a program: imports, helpers, and a function that has
-    only a docstring. An answer may continue it or repeat the function; a repeated one replaces
-    the first and still finds the imports and helpers.
-    """
-    if not prefix:
-        return program
-    if not re.search(rf"^(def|class)\s+{re.escape(entry_point)}\b", program, re.MULTILINE):
-        return prefix + program
-    return f"{prefix}\n\n{program}" if stands_alone(prefix) else program
-
-
-@functools.lru_cache(maxsize=4096)
-def stands_alone(source: str) -> bool:
-    """Return whether the source is Python without syntax errors."""
-    try:
-        ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 def grade(sandbox: Sandbox, tasks: Sequence[Task], actions: Sequence[str]) -> list[Outcome]:
@@ -97,9 +60,10 @@ def program_job(meta: Mapping[str, Any], program: str) -> ProgramJob:
 def outcome_of_calls(meta: Mapping[str, Any], program: str, report: CallReport) -> Outcome:
     """Compare what the calls returned with what was expected, here in the trusted process."""
     tests: list[dict[str, str]] = []
+    tolerance = meta.get("atol", ABSOLUTE), meta.get("rtol", RELATIVE)
     for call, expected, result in zip(meta["calls"], meta["expected"], report.results, strict=True):
         name = f"{meta['entry_point']}({', '.join(shown(argument) for argument in call)})"
-        tests.append(judge(name, result, expected))
+        tests.append(judge(name, result, expected, tolerance))
     return _outcome(program, tests, report.status, report.message)
 
 
@@ -125,44 +89,20 @@ def _outcome(program: str, tests: list[dict[str, str]], status: str, error: str)
     }
 
 
-def judge(name: str, result: CallResult, expected: Any) -> dict[str, str]:
+def judge(
+    name: str,
+    result: CallResult,
+    expected: Any,
+    tolerance: tuple[float, float] = (ABSOLUTE, RELATIVE),
+) -> dict[str, str]:
     """Return one test's name, status and a message such as `f(1) returned 3, expected 5`."""
     if result.status == "returned":
-        if equal(result.value, expected):
+        if equal(result.value, expected, *tolerance):
             return {"name": name, "status": "passed", "message": ""}
         message = f"{name} returned {shown(result.value)}, expected {shown(expected)}"
         return {"name": name, "status": "failed", "message": message}
     verb = " raised " if result.status == "raised" else ": "
     return {"name": name, "status": result.status, "message": f"{name}{verb}{result.message}"}
-
-
-def equal(actual: Any, expected: Any) -> bool:
-    """Compare builtin values as tests in Python do, with two allowances.
-
-    Floats may differ by a relative 1e-9 (nan equals nan), and a tuple equals the list with the
-    same items, because JSON knows only lists.
-    """
-    if isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
-        return len(actual) == len(expected) and all(map(equal, actual, expected))
-    if isinstance(actual, dict) and isinstance(expected, dict):
-        return actual.keys() == expected.keys() and all(
-            equal(actual[key], expected[key]) for key in expected
-        )
-    if isinstance(actual, float) or isinstance(expected, float):
-        return _close(actual, expected)
-    return bool(actual == expected)
-
-
-def _close(actual: Any, expected: Any) -> bool:
-    numbers = isinstance(actual, (int, float)) and isinstance(expected, (int, float))
-    if not numbers:
-        return False
-    if actual != actual or expected != expected:
-        return actual != actual and expected != expected
-    try:
-        return math.isclose(actual, expected, rel_tol=1e-9, abs_tol=1e-12)
-    except OverflowError:
-        return False
 
 
 def first_failure(outcome: Mapping[str, Any]) -> str | None:
