@@ -20,8 +20,12 @@ from selfdistill_cli.sandbox.jobs import (
     CallResult,
     ProgramJob,
     ProgramReport,
+    StdioJob,
+    StdioReport,
+    StdioResult,
     TestResult,
 )
+from selfdistill_cli.sandbox.scripts import converse_stdio
 from selfdistill_cli.sandbox.settings import SandboxSettings
 from selfdistill_cli.sandbox.worker import Dialogue, Wait, Worker, WorkerLost
 
@@ -141,6 +145,19 @@ class Sandbox:
         def lost(job: ProgramJob) -> ProgramReport:
             result = TestResult(status="crashed", message=LOST)
             return ProgramReport(status="crashed", message=LOST, results=(result,) * len(job.tests))
+
+        return self._run(jobs, converse, lost)
+
+    def run_stdio(self, jobs: Sequence[StdioJob]) -> list[StdioReport]:
+        """Run whole programs on standard inputs, like `run_calls`."""
+        limit_s, output_bytes = self._settings.time_limit_s, self._settings.max_output_kb << 10
+
+        def converse(seats: Sequence[Seat], job: StdioJob) -> Dialogue[StdioReport]:
+            return (yield from converse_stdio(seats[0].prepare, job, limit_s, output_bytes))
+
+        def lost(job: StdioJob) -> StdioReport:
+            result = StdioResult(status="crashed", message=LOST)
+            return StdioReport(status="crashed", message=LOST, results=(result,) * len(job.inputs))
 
         return self._run(jobs, converse, lost)
 
