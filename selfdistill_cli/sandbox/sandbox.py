@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import time
@@ -28,6 +29,8 @@ from selfdistill_cli.sandbox.jobs import (
 from selfdistill_cli.sandbox.scripts import converse_stdio
 from selfdistill_cli.sandbox.settings import SandboxSettings
 from selfdistill_cli.sandbox.worker import Dialogue, Wait, Worker, WorkerLost
+
+log = logging.getLogger(__name__)
 
 Job = TypeVar("Job")
 Report = TypeVar("Report")
@@ -94,15 +97,17 @@ class Sandbox:
         problems: list[str] = []
         for level in levels.candidates(self._settings.level):
             try:
-                self._seats.extend(self._try(level))
-                self._level = levels.DESCRIPTIONS[level]
+                launch = levels.launch(level, self._settings)
+                self._seats.extend(self._try(launch))
+                self._level = launch.description
+                if level == "process":
+                    log.warning(levels.WARNING)
                 return
             except (SandboxError, OSError) as error:
                 problems.append(f"{level}: {error} ({levels.REMEDY[level]})")
         raise SandboxError("programs cannot be isolated on this machine: " + "; ".join(problems))
 
-    def _try(self, level: str) -> list[Seat]:
-        launch = levels.launch(level, self._settings)
+    def _try(self, launch: levels.Launch) -> list[Seat]:
         # Two seats for each program: one for the candidate, one for test code, used on demand.
         seats = [Seat(launch) for _ in range(2 * max(1, self._settings.workers))]
         try:

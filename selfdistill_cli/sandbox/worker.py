@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from selfdistill_cli.core.errors import SandboxError
+from selfdistill_cli.sandbox import groups
 from selfdistill_cli.sandbox.inside import wire
 from selfdistill_cli.sandbox.levels import ENVIRONMENT, Launch
 
@@ -139,10 +140,12 @@ class Worker:
             tempfile.TemporaryDirectory(prefix="selfdistill-") if launch.scratch else None
         )
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 closed by close
+        self._group = launch.group and groups.make(launch.group, launch.group_limits)
+        command = self._group.wrap(launch.command) if self._group else launch.command
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                launch.command,
+                command,
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
@@ -239,5 +242,7 @@ class Worker:
             os.kill(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._errors.close()
+        if self._group is not None:
+            self._group.close()
         if self._scratch is not None:
             self._scratch.cleanup()
