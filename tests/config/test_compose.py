@@ -139,6 +139,31 @@ def test_a_mistake_that_was_typed_is_named(words: list[str], expected: str) -> N
     assert message(*words).startswith(expected)
 
 
+@pytest.mark.parametrize(
+    ("word", "level"),
+    [
+        ("env.sandbox=process", "process"),
+        ("env.sandbox=landlock", "landlock"),
+        ("env.sandbox.level=bubblewrap", "bubblewrap"),
+        ("env.sandbox={level: landlock}", "landlock"),
+        ("env.sandbox.workers=3", "auto"),
+    ],
+)
+def test_a_sandbox_is_chosen_by_its_level(word: str, level: str) -> None:
+    composed = compose([word])
+    assert composed.container["env"]["sandbox"]["level"] == level
+    if level != "auto":
+        assert composed.origins["env.sandbox.level"] == "command line"
+
+
+@pytest.mark.parametrize("word", ["proces", "", "null", "[auto]"])
+def test_an_unknown_level_of_the_sandbox_is_named(word: str) -> None:
+    text = message(f"env.sandbox={word}")
+    assert text.startswith("env.sandbox.level: got ")
+    assert "expected one of 'auto', 'bubblewrap', 'landlock', 'process'" in text
+    assert ("did you mean 'process'" in text) == (word == "proces")
+
+
 def test_mistakes_in_two_groups_are_reported_together() -> None:
     assert message("method=geer", "env=cod").count("did you mean") == 2
 
