@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 RELATIVE, ABSOLUTE = 1e-9, 1e-12
+DECIMAL = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?", re.ASCII)
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def equal(actual: Any, expected: Any, atol: float = ABSOLUTE, rtol: float = RELATIVE) -> bool:
@@ -37,3 +40,37 @@ def _close(actual: Any, expected: Any, atol: float, rtol: float) -> bool:
         return math.isclose(actual, expected, rel_tol=rtol, abs_tol=max(atol, ABSOLUTE))
     except OverflowError:
         return False
+
+
+def same_output(printed: str, expected: str) -> bool:
+    """Compare printed text line by line.
+
+    White space at the ends of lines and empty lines at the end do not count; other white space
+    does. Words must be the same text, or, where the expected word is a number with a point or an
+    exponent, a number within 1e-9 of it (relative, or absolute). Whole numbers are exact.
+    """
+    left, right = _lines(printed), _lines(expected)
+    return len(left) == len(right) and all(map(_same_line, left, right))
+
+
+def _lines(text: str) -> list[str]:
+    lines = [line.rstrip() for line in text.split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _same_line(printed: str, expected: str) -> bool:
+    if printed == expected:
+        return True
+    left, right = re.split(r"(\s+)", printed), re.split(r"(\s+)", expected)
+    return len(left) == len(right) and all(map(_same_word, left, right))
+
+
+def _same_word(printed: str, expected: str) -> bool:
+    if printed == expected:
+        return True
+    if not DECIMAL.fullmatch(expected) or not NUMBER.fullmatch(printed):
+        return False
+    one, other = float(printed), float(expected)
+    return math.isfinite(other) and math.isclose(one, other, rel_tol=RELATIVE, abs_tol=RELATIVE)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from selfdistill_cli.core.errors import DataError, did_you_mean
 from selfdistill_cli.core.types import Message, Task
-from selfdistill_cli.envs.code.readers import functions
+from selfdistill_cli.envs.code.readers import contests, functions
 from selfdistill_cli.envs.code.readers.lines import Line, lines_of
 from selfdistill_cli.envs.code.readers.named import find
 
@@ -65,7 +65,7 @@ def make_task(line: Line) -> Task:
     if isinstance(task_id, bool) or not isinstance(task_id, (str, int)) or task_id == "":
         near = "" if name in line.record else did_you_mean("task_id", line.record)
         raise line.error(name, f"{task_id!r:.60}{near}", "a string or a whole number")
-    parsed = functions.read(line)
+    parsed = contests.read(line) if contests.is_contest(line) else functions.read(line)
     meta = dict(parsed.meta)
     skill = line.text("skill", required=False)
     if skill is not None:

@@ -8,6 +8,12 @@ import re
 
 FENCE = re.compile(r"^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
 LANGUAGES = ("python", "py", "python3")
+# What sites with `class Solution` have imported already, on one line; answers count on it.
+GIVEN = (
+    "import bisect, collections, functools, heapq, itertools, math, operator, random, re, string; "
+    "from typing import *; from collections import *; from functools import *; "
+    "from itertools import *; from bisect import *; from heapq import *; from math import inf\n"
+)
 
 
 def extract_program(text: str) -> str:
@@ -31,6 +37,21 @@ def complete_program(program: str, entry_point: str, prefix: str) -> str:
     if not re.search(rf"^(def|class)\s+{re.escape(entry_point)}\b", program, re.MULTILINE):
         return prefix + program
     return f"{prefix}\n\n{program}" if stands_alone(prefix) else program
+
+
+def with_method(program: str, owner: str, name: str) -> str:
+    """Return the program with a function `name` that calls a new `owner`'s method, if it has one.
+
+    A function of that name on the top level stays. Modules that answers to such tasks take for
+    imported are.
+    """
+    if re.search(rf"^def\s+{re.escape(name)}\b", program, re.MULTILINE) is None and re.search(
+        rf"^class\s+{re.escape(owner)}\b", program, re.MULTILINE
+    ):
+        call = f"return {owner}().{name}(*arguments)"
+        program = f"{program}\n\n\ndef {name}(*arguments):\n    {call}\n"
+    # An import from __future__ has to stay the first statement.
+    return program if "from __future__" in program else GIVEN + program
 
 
 @functools.lru_cache(maxsize=4096)
