@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, get_args
 
 from selfdistill_cli.core.errors import ConfigError, DataError, did_you_mean
+from selfdistill_cli.core.findings import Finding
 from selfdistill_cli.core.hints import Hint, HintKind
 from selfdistill_cli.core.protocols import StepResult
 from selfdistill_cli.core.types import Message, Score, Task, Trajectory
-from selfdistill_cli.envs.code import grading, references
+from selfdistill_cli.envs.code import grading, references, validating
 from selfdistill_cli.envs.code.attempts import CodeEpisode
 from selfdistill_cli.envs.code.data import SPLITS as DATA_SPLITS
-from selfdistill_cli.envs.code.data import read_tasks
+from selfdistill_cli.envs.code.data import numbered_tasks, read_tasks
 from selfdistill_cli.envs.code.hint_maker import HintMaker
+from selfdistill_cli.envs.code.readers.lines import raw_lines
 from selfdistill_cli.envs.code.readers.named import find
 from selfdistill_cli.envs.settings import CodeEnvSettings
 from selfdistill_cli.sandbox.sandbox import Sandbox
@@ -54,6 +56,15 @@ class CodeEnv:
         reference answer. practice is of the built-in tasks only: programs that nothing but a hint
         can tell. Raises ConfigError, DataError.
         """
+        found = self._of_split(split)
+        if split not in self._complete:
+            found = references.with_expected(self._sandbox, found, self._settings.data)
+            self._tasks[split] = found
+            self._complete.add(split)
+        return found
+
+    def _of_split(self, split: str) -> tuple[Task, ...]:
+        """Return the tasks as they were read: some expected values may be missing."""
         if split not in SPLITS:
             raise ConfigError(
                 f"env=code has no split '{split}'; expected one of {', '.join(SPLITS)}"
@@ -61,11 +72,6 @@ class CodeEnv:
             )
         if split not in self._tasks:
             self._tasks.update(self._load(split))
-        if split not in self._complete:
-            self._tasks[split] = references.with_expected(
-                self._sandbox, self._tasks[split], self._settings.data
-            )
-            self._complete.add(split)
         if not self._tasks[split]:
             raise DataError(
                 f"{self._settings.data}: no task falls into split '{split}'; add tasks, give "
@@ -160,6 +166,24 @@ class CodeEnv:
     ) -> Hint | None:
         """Return a hint, or None where there is none; see `HintMaker`."""
         return self._hint_maker.hint(kind, task, siblings, scores, index, seed)
+
+    def validate(self, split: str | None) -> Iterator[Finding]:
+        """Yield one finding per task of a split, or of all tasks; see `validating`.
+
+        Raises ConfigError, DataError, SandboxError.
+        """
+        if self._settings.data is None:
+            splits = (*DATA_SPLITS, PRACTICE) if split is None else (split,)
+            chosen = [(None, task) for name in splits for task in self.tasks(name)]
+        else:
+            numbered = [(number, task) for number, _, task in numbered_tasks(self._settings.data)]
+            names = None if split is None else {task.id for task in self._of_split(split)}
+            chosen = [pair for pair in numbered if names is None or pair[1].id in names]
+        yield from validating.findings(self._sandbox, chosen)
+
+    def data_lines(self) -> list[tuple[int, str]]:
+        """Return number and text of the lines of `env.data`; empty for built-in tasks."""
+        return [] if self._settings.data is None else list(raw_lines(find(self._settings.data)))
 
     def close(self) -> None:
         """Stop the sandbox. May be called again."""
