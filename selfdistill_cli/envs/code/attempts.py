@@ -9,6 +9,7 @@ from selfdistill_cli.core.protocols import StepResult
 from selfdistill_cli.core.types import Message, Task
 
 MAX_LINE = 160
+NOT_LOADED = ("compile_error", "load_error", "no_entry_point")
 
 
 class Stepper(Protocol):
@@ -54,8 +55,12 @@ class CodeEpisode:
 
 
 def feedback(graded: Mapping[str, Any], shown: int) -> str:
-    """Return how many tests passed and the first `shown` different messages of failed ones."""
+    """Return how many tests passed and the first `shown` different messages of failed ones.
+
+    A program that could not be loaded has one message: why.
+    """
     failed = [test["message"] for test in graded["tests"] if test["status"] != "passed"]
+    failed = [graded["error"]] if graded["status"] in NOT_LOADED else failed
     lines = [one_line(message) for message in dict.fromkeys(failed)][:shown]
     head = f"Tests passed: {graded['passed']} of {graded['total']}."
     return "\n".join([head, *(line for line in lines if line), "Try again."])
