@@ -102,19 +102,38 @@ def test_every_option_composes_and_is_checked(group: str) -> None:
             ["optim.lr=${optim.rate}"],
             "optim.lr: cannot be resolved: Interpolation key 'optim.rate' not found; expected",
         ),
-        *((["optim." + word], f"optim.{word.partition('=')[0]}: got") for word in (
-            "lr=-1", "lr=nan", "lr=inf", "value_lr=-1", "beta1=1", "beta2=2", "epsilon=0",
-            "weight_decay=-1", "max_grad_norm=0", "warmup_steps=-1", "min_lr_ratio=2",
-        )),
+        *(
+            (["optim." + word], f"optim.{word.partition('=')[0]}: got")
+            for word in (
+                "lr=-1",
+                "lr=nan",
+                "lr=inf",
+                "value_lr=-1",
+                "beta1=1",
+                "beta2=2",
+                "epsilon=0",
+                "weight_decay=-1",
+                "max_grad_norm=0",
+                "warmup_steps=-1",
+                "min_lr_ratio=2",
+            )
+        ),
         (["optim.lr=inf"], "optim.lr: got inf (float), expected finite numbers"),
         (["+method.source.hints={answer: .inf}", "method=sft"], "method.source.hints"),
         (["run.max_steps=0"], "run.max_steps: got 0, expected a number from 1 to 1e+09"),
         (["run.max_steps=99999999999"], "run.max_steps: got 99999999999, expected a number"),
         (["run.num_threads=100000"], "run.num_threads: got 100000, expected a number from 1"),
         (["method.credit.clip_low=3"], "method.credit.clip_high: got 2.0, expected at least 3"),
-        *((["env.sandbox." + word], f"env.sandbox.{word.partition('=')[0]}: got") for word in (
-            "workers=0", "time_limit_s=0", "memory_mb=1", "max_output_kb=0", "max_file_mb=0",
-        )),
+        *(
+            (["env.sandbox." + word], f"env.sandbox.{word.partition('=')[0]}: got")
+            for word in (
+                "workers=0",
+                "time_limit_s=0",
+                "memory_mb=1",
+                "max_output_kb=0",
+                "max_file_mb=0",
+            )
+        ),
         (["env.validation_fraction=2"], "env.validation_fraction: got 2.0, expected a number"),
         (
             ["env.validation_fraction=0.7", "env.test_fraction=0.7"],
