@@ -22,6 +22,7 @@ examples:
   selfdistill eval RUN
   selfdistill eval RUN split=test checkpoint=latest
   selfdistill eval RUN checkpoint=start              the policy before training
+  selfdistill eval RUN data=humaneval samples=1      a benchmark that the run never saw
   selfdistill eval RUN 'hints=[answer]'              the teacher's view: prompts with hints
 """
 
@@ -41,6 +42,9 @@ class EvalArguments:
     """Attempts per task (default: the run's eval.samples_per_task)."""
     num_tasks: int | None = None
     """Tasks of the panel (default: the run's eval.num_tasks)."""
+    data: str | None = None
+    """Other tasks: a file, or humaneval; all of them unless its lines name splits, or num_tasks is
+    given (default: the run's env.data)."""
     root: str = "runs"
     """Folder of all runs (default: runs)."""
 
@@ -80,6 +84,7 @@ def main(argv: Sequence[str]) -> int:
         hints=list(arguments.hints),
         samples=arguments.samples,
         num_tasks=arguments.num_tasks,
+        data=arguments.data,
     )
     print("\n".join(report(directory.name, arguments, found)))
     return 0

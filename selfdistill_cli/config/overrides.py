@@ -14,6 +14,17 @@ from selfdistill_cli.config import catalog
 from selfdistill_cli.config.wording import show
 from selfdistill_cli.core.errors import ConfigError, did_you_mean
 
+SHORTHANDS = {"env.sandbox": "env.sandbox.level"}
+"""Keys that hold several settings, and the one of them that `KEY=WORD` means."""
+
+
+def written_out(word: str) -> str:
+    """Return `env.sandbox.level=process` for `env.sandbox=process`; other words as they are."""
+    key, equals, value = word.partition("=")
+    if key in SHORTHANDS and equals and not value.startswith(("{", "$", "'{", '"{')):
+        return f"{SHORTHANDS[key]}={value}"
+    return word
+
 
 def parse(words: Sequence[str]) -> list[Override]:
     """Parse words of the form `KEY=VALUE`; raises ConfigError that names the bad word."""
@@ -21,7 +32,7 @@ def parse(words: Sequence[str]) -> list[Override]:
     parsed: list[Override] = []
     for word in words:
         try:
-            parsed.extend(parser.parse_overrides([word]))
+            parsed.extend(parser.parse_overrides([written_out(word)]))
         except HydraException as error:
             reason = str(error).split("\nSee https")[0].replace("\n", " ")
             raise ConfigError(

@@ -105,6 +105,27 @@ def room_for_a_turn(settings: TrainSettings) -> Iterator[str]:
         )
 
 
+def turns_for_attempts(settings: TrainSettings) -> Iterator[str]:
+    """An environment that gives several attempts needs as many turns, and the room for them."""
+    rollout: Any = settings.rollout
+    attempts = getattr(settings.env, "attempts", None)
+    if not isinstance(attempts, int):
+        return
+    turns = getattr(rollout, "max_turns", attempts)
+    if turns < attempts:
+        yield (
+            f"env.attempts: got {attempts}, but rollout.max_turns={turns} ends an episode before; "
+            f"use rollout.max_turns={attempts}, or env.attempts={turns}"
+        )
+    longest = getattr(rollout, "max_context_tokens", None)
+    if attempts > 1 and longest is not None and attempts * rollout.max_new_tokens >= longest:
+        yield (
+            f"env.attempts: got {attempts}, but {attempts} answers of rollout.max_new_tokens="
+            f"{rollout.max_new_tokens} and what is said between them do not fit into "
+            f"rollout.max_context_tokens={longest}; raise the latter or lower one of the others"
+        )
+
+
 def _plays(settings: TrainSettings) -> bool:
     return bool(getattr(getattr(settings.method, "source", None), "plays", True))
 
@@ -117,5 +138,6 @@ RULES: tuple[Rule, ...] = (
     advantage_and_source,
     something_to_learn,
     room_for_a_turn,
+    turns_for_attempts,
     *METHOD_RULES,
 )

@@ -92,10 +92,9 @@ def splits_exist(settings: TrainSettings) -> Iterator[str]:
 
 def paths_exist(settings: TrainSettings) -> Iterator[str]:
     """Files and folders that are read must be there; the name of a run may come to be later."""
-    data = getattr(settings.env, "data", None)
-    if data is not None and not Path(data).is_file():
-        found = "is a folder" if Path(data).is_dir() else "no such file"
-        yield f"env.data: got '{data}', {found}; expected a file, or null for the built-in tasks"
+    problem_with_data = getattr(settings.env, "problem_with_data", lambda: None)()
+    if problem_with_data is not None:
+        yield problem_with_data
     path = getattr(settings.policy, "path", None)
     if path is not None and not Path(path).is_dir():
         found = "is a file" if Path(path).is_file() else "nothing is there"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from selfdistill_cli.core.errors import FieldError
+from selfdistill_cli.core.errors import DataError, FieldError
 from selfdistill_cli.core.settings import Settings, in_range
 from selfdistill_cli.sandbox.settings import SandboxSettings
 
@@ -17,18 +17,37 @@ class CodeEnvSettings(Settings):
     implementation: ClassVar[str] = "selfdistill_cli.envs.code.env:CodeEnv"
 
     data: str | None
-    """File of tasks (.jsonl or .jsonl.gz, fields as in HumanEval or MBPP); null: built in."""
+    """File of tasks (.jsonl or .jsonl.gz), `humaneval`, or null for those that are built in."""
     instructions: str | None
     """System message put before every task, or null for none."""
     validation_fraction: float
     """Share of `data` for validation, by a hash of the task id; unused where it names splits."""
     test_fraction: float
     """Share of `data` for the final test, chosen like the validation share."""
+    attempts: int
+    """Answers per episode at most; after one that fails the agent sees why and tries again."""
+    shown_failures: int
+    """Messages of failed tests that are shown between attempts; 0: only how many passed."""
     sandbox: SandboxSettings
     """Where the programs run."""
 
     def __post_init__(self) -> None:
         in_range(self, 0, 1, "validation_fraction", "test_fraction")
+        in_range(self, 1, 1000, "attempts")
+        in_range(self, 0, 1000, "shown_failures")
         if self.validation_fraction + self.test_fraction > 1 + 1e-9:
             rest = f"at most {1 - self.validation_fraction:g}, what env.validation_fraction leaves"
             raise FieldError("test_fraction", self.test_fraction, rest)
+
+    def problem_with_data(self) -> str | None:
+        """Return why `data` cannot be read, found without reading it, or None."""
+        from selfdistill_cli.envs.code.readers.lines import problem_with_file
+        from selfdistill_cli.envs.code.readers.named import find
+
+        if self.data is None:
+            return None
+        try:
+            problem = problem_with_file(find(self.data))
+        except DataError as error:
+            return str(error)
+        return None if problem is None else f"env.data: got '{self.data}', {problem}"

@@ -26,4 +26,7 @@ class UnitTests:
         success = float(outcome["passed"] == outcome["total"])
         total = fraction if self._settings.mode == "fraction" else success
         parts = {"tests": fraction, "compiled": float(outcome["compiled"])}
+        if outcome.get("attempts_allowed", 1) > 1:
+            first = outcome["passed_by_attempt"][0] == outcome["total"]
+            parts |= {"first_attempt": float(first), "attempts": float(outcome["attempts"])}
         return Score(total=total, success=success, parts=parts)

@@ -11,6 +11,7 @@ import re
 import secrets
 import signal
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from selfdistill_cli.core.errors import SandboxError
@@ -31,9 +32,12 @@ from selfdistill_cli.sandbox.worker import (
     Gone,
     Late,
     Worker,
-    WorkerLost,
 )
 
+UNCONFINED = (
+    "a program's process ended before it was confined; the machine may be out of memory or "
+    "processes; nothing was run"
+)
 LOAD_FAILURES = ("compile_error", "load_error", "no_entry_point", "memory")
 ENDINGS = ("timeout", "memory", "crashed")
 CALL_STATUSES = ("returned", "raised", "memory", "bad_value")
@@ -61,28 +65,28 @@ class Running:
 
     def __init__(self, worker: Worker, limit_s: float) -> None:
         """Prepare; nothing runs before `open`."""
-        self._worker = worker
+        self.worker = worker
         self._limit_s, self._cpu_s = limit_s, max(1, math.ceil(limit_s))
-        self._channel: Channel | None = None
-        self._deadline = math.inf
+        self.channel: Channel | None = None
+        self.deadline = math.inf
 
-    def open(self, role: str, request: dict[str, Any]) -> Dialogue[None]:
+    def open(self, role: str, request: dict[str, Any], files: Sequence[int] = ()) -> Dialogue[None]:
         """Fork the process and send it its first message; raises WorkerLost."""
-        self._channel = yield from self._worker.open(role, self._cpu_s)
+        self.channel = yield from self.worker.open(role, self._cpu_s, files)
         # Generous, because a busy machine must not change a verdict; the CPU limit is exact.
-        self._deadline = time.monotonic() + 3.0 * self._limit_s + 1.0
+        self.deadline = time.monotonic() + 3.0 * self._limit_s + 1.0
         self.send(request)
 
     def send(self, message: dict[str, Any]) -> None:
         """Queue a message."""
-        assert self._channel is not None
-        self._channel.send(message)
+        assert self.channel is not None
+        self.channel.send(message)
 
     def receive(self) -> Dialogue[dict[str, Any]]:
         """Return the next message; raises Dead."""
-        assert self._channel is not None
+        assert self.channel is not None
         try:
-            return (yield from self._channel.receive(self._deadline))
+            return (yield from self.channel.receive(self.deadline))
         except Late:
             raise (yield from self._end("timeout", "time limit exceeded")) from None
         except Garbage:
@@ -96,20 +100,18 @@ class Running:
 
     def _end(self, status: str, message: str) -> Dialogue[Dead]:
         """Kill, bury and diagnose; raises SandboxError if it was never confined."""
-        assert self._channel is not None
-        confined = self._channel.confined
+        assert self.channel is not None
+        confined = self.channel.confined
         self.close()
-        report = yield from self._worker.settle()
+        report = yield from self.worker.settle()
         if not confined and not status:
-            raise SandboxError(
-                "a program's process ended before it was confined; the machine may be out of "
-                "memory or processes; nothing was run"
-            )
+            raise SandboxError(UNCONFINED)
         if status or report is None:
             return Dead(status, message)
-        return self._diagnose(report["status"], report["cpu_s"])
+        return self.diagnose(report["status"], report["cpu_s"])
 
-    def _diagnose(self, status: int, cpu_s: float) -> Dead:
+    def diagnose(self, status: int, cpu_s: float) -> Dead:
+        """Say why a process that has ended by itself did so."""
         # A program that ignores SIGXCPU is killed at the hard limit. Nobody else sends SIGKILL
         # but the kernel when memory runs out. Its clock for limits and the one reported differ.
         ignored = status == -signal.SIGKILL and cpu_s >= 0.5 * self._cpu_s
@@ -125,10 +127,10 @@ class Running:
 
     def close(self) -> None:
         """Hang up and have the process killed. May be called again."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-            self._worker.stop()
+        if self.channel is not None:
+            self.channel.close()
+            self.channel = None
+            self.worker.stop()
 
 
 class Candidate(Running):
@@ -290,6 +292,3 @@ def converse_program(
     finally:
         candidate.close()
         tester.close()
-
-
-__all__ = ["Candidate", "Dead", "Running", "WorkerLost", "converse_calls", "converse_program"]

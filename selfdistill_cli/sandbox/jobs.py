@@ -17,6 +17,9 @@ LoadStatus = Literal[
 ]
 CallStatus = Literal["returned", "raised", "timeout", "memory", "bad_value", "crashed"]
 TestStatus = Literal["passed", "failed", "raised", "timeout", "memory", "bad_value", "crashed"]
+StdioStatus = Literal[
+    "finished", "exited", "raised", "timeout", "memory", "output_limit", "crashed"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,3 +102,44 @@ class ProgramReport:
     """Why, if not ok."""
     results: tuple[TestResult, ...]
     """One per test, also for those that were never reached."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StdioJob:
+    """Run a whole program once for each input: text on standard input, text on standard output.
+
+    Each run is a process of its own. Expected outputs stay with whoever compares.
+    """
+
+    program: str
+    """Python source; it is executed as `__main__`."""
+    inputs: tuple[str, ...]
+    """What the program finds on its standard input, one run for each."""
+    time_limit_s: float | None = None
+    """CPU seconds of one run; None takes the settings' limit."""
+    max_timeouts: int = 2
+    """After so many runs that exceeded their time the rest is not run and counts as `timeout`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StdioResult:
+    """What one run did."""
+
+    status: StdioStatus
+    """`finished`: it ended with exit code 0; otherwise what went wrong."""
+    output: str = ""
+    """What it printed, as far as the limit allows, whatever the status."""
+    message: str = ""
+    """For people; at most a few hundred characters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StdioReport:
+    """What a program did with its inputs."""
+
+    status: LoadStatus
+    """`ok` if it was run on every input, however that ended; otherwise why it was not."""
+    message: str
+    """Why, if not ok."""
+    results: tuple[StdioResult, ...]
+    """One per input, also for those that were never reached."""

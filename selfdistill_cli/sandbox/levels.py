@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from selfdistill_cli.core.errors import SandboxError
+from selfdistill_cli.sandbox import groups
 from selfdistill_cli.sandbox.settings import SandboxSettings
 
 PACKAGE = Path(__file__).parents[2]
 INSIDE = Path(__file__).parent / "inside"
 HOME = "/box"
 SCRATCH = "/scratch"
+TREE_BYTES = 128 << 20
+"""What Python itself, twice, and the kernel's part of a program may take beside its memory."""
 DEVICES = ("/dev/null", "/dev/urandom")
 # Everything that a program finds in its environment.
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
@@ -34,15 +37,21 @@ DESCRIPTIONS = {
     "landlock": "landlock (no files but Python's, no scratch directory) + seccomp + limits",
     "process": "process (resource limits ONLY: programs can read your files and use the network)",
 }
+WARNING = (
+    "WARNING: env.sandbox=process: the programs that a model writes run WITHOUT ISOLATION, as you: "
+    "they can read your files and keys, write and delete, use the network and stop your "
+    "processes. Only for programs that you would start yourself. env.sandbox=auto isolates them; "
+    "what this machine offers is shown by `selfdistill doctor`"
+)
 REMEDY = {
     "bubblewrap": (
         "bubblewrap needs unprivileged user namespaces; allow them, or choose "
-        "env.sandbox.level=landlock"
+        "env.sandbox=landlock; `selfdistill doctor` tries every level"
     ),
     "landlock": (
         "Landlock needs Linux 5.13 or newer with landlock among the active security modules, on "
         "x86-64 or aarch64; without isolation, and only for programs that you trust: "
-        "env.sandbox.level=process"
+        "env.sandbox=process"
     ),
     "process": "check that this Python starts with `python -S -c 'import ctypes, resource'`",
 }
@@ -60,6 +69,15 @@ class Launch:
     """What the fork server is told first."""
     scratch: bool = False
     """It needs a working directory made for it."""
+    group: Path | None = None
+    """The control group below which it gets one of its own."""
+    group_limits: dict[str, str] = field(default_factory=dict)
+    """Limits of that group."""
+
+    @property
+    def description(self) -> str:
+        """The level, for people."""
+        return DESCRIPTIONS[self.level] + (" + cgroup" if self.group else "")
 
 
 def candidates(level: str) -> tuple[str, ...]:
@@ -87,7 +105,14 @@ def launch(level: str, settings: SandboxSettings) -> Launch:
     }
     start = [python(), *FLAGS, "-c", START.format(home=config["home"])]
     wrapper = bubblewrap_arguments(settings.max_file_mb << 20) if level == "bubblewrap" else []
-    return Launch(level=level, command=wrapper + start, config=config, scratch=level == "process")
+    return Launch(
+        level=level,
+        command=wrapper + start,
+        config=config,
+        scratch=level == "process",
+        group=groups.parent(),
+        group_limits=groups.limits(config["memory_bytes"] + config["file_bytes"] + TREE_BYTES),
+    )
 
 
 def python() -> str:

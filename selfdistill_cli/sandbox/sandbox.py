@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import time
@@ -20,10 +21,16 @@ from selfdistill_cli.sandbox.jobs import (
     CallResult,
     ProgramJob,
     ProgramReport,
+    StdioJob,
+    StdioReport,
+    StdioResult,
     TestResult,
 )
+from selfdistill_cli.sandbox.scripts import converse_stdio
 from selfdistill_cli.sandbox.settings import SandboxSettings
 from selfdistill_cli.sandbox.worker import Dialogue, Wait, Worker, WorkerLost
+
+log = logging.getLogger(__name__)
 
 Job = TypeVar("Job")
 Report = TypeVar("Report")
@@ -90,15 +97,17 @@ class Sandbox:
         problems: list[str] = []
         for level in levels.candidates(self._settings.level):
             try:
-                self._seats.extend(self._try(level))
-                self._level = levels.DESCRIPTIONS[level]
+                launch = levels.launch(level, self._settings)
+                self._seats.extend(self._try(launch))
+                self._level = launch.description
+                if level == "process":
+                    log.warning(levels.WARNING)
                 return
             except (SandboxError, OSError) as error:
                 problems.append(f"{level}: {error} ({levels.REMEDY[level]})")
         raise SandboxError("programs cannot be isolated on this machine: " + "; ".join(problems))
 
-    def _try(self, level: str) -> list[Seat]:
-        launch = levels.launch(level, self._settings)
+    def _try(self, launch: levels.Launch) -> list[Seat]:
         # Two seats for each program: one for the candidate, one for test code, used on demand.
         seats = [Seat(launch) for _ in range(2 * max(1, self._settings.workers))]
         try:
@@ -141,6 +150,19 @@ class Sandbox:
         def lost(job: ProgramJob) -> ProgramReport:
             result = TestResult(status="crashed", message=LOST)
             return ProgramReport(status="crashed", message=LOST, results=(result,) * len(job.tests))
+
+        return self._run(jobs, converse, lost)
+
+    def run_stdio(self, jobs: Sequence[StdioJob]) -> list[StdioReport]:
+        """Run whole programs on standard inputs, like `run_calls`."""
+        limit_s, output_bytes = self._settings.time_limit_s, self._settings.max_output_kb << 10
+
+        def converse(seats: Sequence[Seat], job: StdioJob) -> Dialogue[StdioReport]:
+            return (yield from converse_stdio(seats[0].prepare, job, limit_s, output_bytes))
+
+        def lost(job: StdioJob) -> StdioReport:
+            result = StdioResult(status="crashed", message=LOST)
+            return StdioReport(status="crashed", message=LOST, results=(result,) * len(job.inputs))
 
         return self._run(jobs, converse, lost)
 

@@ -25,7 +25,8 @@ class SandboxSettings(Settings):
     max_file_mb: int
     """Size of the scratch directory and of one file in it, in MiB."""
     max_output_kb: int
-    """Largest value that one call may return, encoded, in KiB; printed text is thrown away."""
+    """Largest value that one call may return, encoded, in KiB; of a whole program on standard
+    input, the most that it may print."""
 
     def __post_init__(self) -> None:
         in_range(self, 1, 1024, "workers")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from selfdistill_cli.core.errors import SandboxError
+from selfdistill_cli.sandbox import groups
 from selfdistill_cli.sandbox.inside import wire
 from selfdistill_cli.sandbox.levels import ENVIRONMENT, Launch
 
@@ -138,10 +140,12 @@ class Worker:
             tempfile.TemporaryDirectory(prefix="selfdistill-") if launch.scratch else None
         )
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 closed by close
+        self._group = launch.group and groups.make(launch.group, launch.group_limits)
+        command = self._group.wrap(launch.command) if self._group else launch.command
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                launch.command,
+                command,
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
@@ -192,8 +196,11 @@ class Worker:
             lines = self._errors.read(1 << 16).decode(errors="replace").strip().splitlines()
             raise SandboxError(lines[-1] if lines else str(error)) from None
 
-    def open(self, role: str, cpu_s: int) -> Dialogue[Channel]:
-        """Fork a confined child and return the channel to it; raises WorkerLost."""
+    def open(self, role: str, cpu_s: int, files: Sequence[int] = ()) -> Dialogue[Channel]:
+        """Fork a confined child and return the channel to it; raises WorkerLost.
+
+        `files` are descriptors that become the child's 0 and 1.
+        """
         yield from self.settle()
         if self.dirty:
             raise WorkerLost("files of the last program remain")
@@ -201,7 +208,7 @@ class Worker:
         self._count += 1
         with theirs:
             message = {"start": self._count, "role": role, "cpu_s": cpu_s}
-            self._tell(message, (theirs.fileno(),))
+            self._tell(message, (theirs.fileno(), *files))
         self._running = True
         return Channel(ours, self._limit)
 
@@ -210,6 +217,14 @@ class Worker:
         if self._running:
             with contextlib.suppress(WorkerLost):  # found out when it is used again
                 self._tell({"stop": self._count})
+
+    def ended(self, deadline: float) -> Dialogue[bool]:
+        """Wait until the child is dead, or until the deadline; return whether it is."""
+        while self._running and not select.select([self._control], [], [], 0)[0]:
+            if time.monotonic() >= deadline:
+                return False
+            yield Wait(self._control, deadline)
+        return True
 
     def settle(self) -> Dialogue[dict[str, Any] | None]:
         """Wait until the child is dead and buried; return its report, None if there is none."""
@@ -227,5 +242,7 @@ class Worker:
             os.kill(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._errors.close()
+        if self._group is not None:
+            self._group.close()
         if self._scratch is not None:
             self._scratch.cleanup()

@@ -129,8 +129,8 @@ def check_reward(
 ) -> None:
     """Raise AssertionError unless `make()` returns a new reward that keeps its contract.
 
-    `outcomes`: what the environment says at the end of episodes. An episode that a limit cut has
-    an empty outcome; one whose environment failed must be rejected.
+    `outcomes`: what the environment says at the end of episodes. An episode that a limit cut may
+    have an empty outcome; one whose environment failed must be rejected.
     """
     name = type(make()).__name__
     expect_members(make(), "score")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.core.parts import build_part
 from selfdistill_cli.core.protocols import Env
@@ -40,11 +42,16 @@ def evaluate_run(
     hints: Sequence[HintKind] = (),
     samples: int | None = None,
     num_tasks: int | None = None,
+    data: str | None = None,
 ) -> EvalReport:
     """Evaluate `checkpoint` (best, latest, a step, or `start`: the initial policy).
 
     With hints the panel is played without them too: is a teacher that sees them informative?
+    `data` puts other tasks in place of the run's own.
     """
+    if data is not None:
+        settings = with_data(settings, data)
+        split, num_tasks = split or "test", num_tasks or sys.maxsize
     prepare_process(settings.run.num_threads)
     method = Method(settings.method, view_of(settings.teacher))  # pyright: ignore
     policy = build_policy(settings, method)
@@ -66,9 +73,23 @@ def evaluate_run(
             against = improvement(plain, evaluation)
     finally:
         env.close()
-    path = directory / "evaluations" / _file_name(panel, checkpoint, step)
+    if data is not None:
+        panel = dataclasses.replace(panel, num_tasks=len(evaluation.task_ids))
+    path = directory / "evaluations" / _file_name(panel, checkpoint, step, data)
     evaluation.save(path)
     return EvalReport(evaluation=evaluation, path=path, against_plain=against)
+
+
+def with_data(settings: TrainSettings, data: str) -> TrainSettings:
+    """Return the settings with other tasks, all of them in the split `test` unless they say."""
+    changes = {"data": data, "validation_fraction": 0.0, "test_fraction": 1.0}
+    known = {field.name for field in dataclasses.fields(settings.env)}
+    if not known.issuperset(changes):
+        raise ConfigError(
+            f"data={data}: the run's environment ({type(settings.env).__name__}) has no settings "
+            f"{', '.join(sorted(changes.keys() - known))}; expected env=code, or leave data out"
+        )
+    return dataclasses.replace(settings, env=dataclasses.replace(settings.env, **changes))
 
 
 def _load(policy: CausalPolicy, directory: Path, checkpoint: str) -> int:
@@ -80,8 +101,9 @@ def _load(policy: CausalPolicy, directory: Path, checkpoint: str) -> int:
     return found.step
 
 
-def _file_name(panel: EvalSettings, checkpoint: str, step: int) -> str:
+def _file_name(panel: EvalSettings, checkpoint: str, step: int, data: str | None) -> str:
     """Tells apart what differs; the loop's own evaluations have another name."""
     name = "start" if checkpoint == "start" else f"step_{step:06d}"
-    parts = [name, panel.panel, f"{panel.num_tasks}x{panel.samples_per_task}", *panel.hints]
-    return "_".join(parts) + ".json"
+    other = [] if data is None else [Path(data).name.partition(".")[0]]
+    size = f"{panel.num_tasks}x{panel.samples_per_task}"
+    return "_".join([name, *other, panel.panel, size, *panel.hints]) + ".json"

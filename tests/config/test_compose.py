@@ -102,19 +102,38 @@ def test_every_option_composes_and_is_checked(group: str) -> None:
             ["optim.lr=${optim.rate}"],
             "optim.lr: cannot be resolved: Interpolation key 'optim.rate' not found; expected",
         ),
-        *((["optim." + word], f"optim.{word.partition('=')[0]}: got") for word in (
-            "lr=-1", "lr=nan", "lr=inf", "value_lr=-1", "beta1=1", "beta2=2", "epsilon=0",
-            "weight_decay=-1", "max_grad_norm=0", "warmup_steps=-1", "min_lr_ratio=2",
-        )),
+        *(
+            (["optim." + word], f"optim.{word.partition('=')[0]}: got")
+            for word in (
+                "lr=-1",
+                "lr=nan",
+                "lr=inf",
+                "value_lr=-1",
+                "beta1=1",
+                "beta2=2",
+                "epsilon=0",
+                "weight_decay=-1",
+                "max_grad_norm=0",
+                "warmup_steps=-1",
+                "min_lr_ratio=2",
+            )
+        ),
         (["optim.lr=inf"], "optim.lr: got inf (float), expected finite numbers"),
         (["+method.source.hints={answer: .inf}", "method=sft"], "method.source.hints"),
         (["run.max_steps=0"], "run.max_steps: got 0, expected a number from 1 to 1e+09"),
         (["run.max_steps=99999999999"], "run.max_steps: got 99999999999, expected a number"),
         (["run.num_threads=100000"], "run.num_threads: got 100000, expected a number from 1"),
         (["method.credit.clip_low=3"], "method.credit.clip_high: got 2.0, expected at least 3"),
-        *((["env.sandbox." + word], f"env.sandbox.{word.partition('=')[0]}: got") for word in (
-            "workers=0", "time_limit_s=0", "memory_mb=1", "max_output_kb=0", "max_file_mb=0",
-        )),
+        *(
+            (["env.sandbox." + word], f"env.sandbox.{word.partition('=')[0]}: got")
+            for word in (
+                "workers=0",
+                "time_limit_s=0",
+                "memory_mb=1",
+                "max_output_kb=0",
+                "max_file_mb=0",
+            )
+        ),
         (["env.validation_fraction=2"], "env.validation_fraction: got 2.0, expected a number"),
         (
             ["env.validation_fraction=0.7", "env.test_fraction=0.7"],
@@ -137,6 +156,31 @@ def test_every_option_composes_and_is_checked(group: str) -> None:
 )
 def test_a_mistake_that_was_typed_is_named(words: list[str], expected: str) -> None:
     assert message(*words).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("word", "level"),
+    [
+        ("env.sandbox=process", "process"),
+        ("env.sandbox=landlock", "landlock"),
+        ("env.sandbox.level=bubblewrap", "bubblewrap"),
+        ("env.sandbox={level: landlock}", "landlock"),
+        ("env.sandbox.workers=3", "auto"),
+    ],
+)
+def test_a_sandbox_is_chosen_by_its_level(word: str, level: str) -> None:
+    composed = compose([word])
+    assert composed.container["env"]["sandbox"]["level"] == level
+    if level != "auto":
+        assert composed.origins["env.sandbox.level"] == "command line"
+
+
+@pytest.mark.parametrize("word", ["proces", "", "null", "[auto]"])
+def test_an_unknown_level_of_the_sandbox_is_named(word: str) -> None:
+    text = message(f"env.sandbox={word}")
+    assert text.startswith("env.sandbox.level: got ")
+    assert "expected one of 'auto', 'bubblewrap', 'landlock', 'process'" in text
+    assert ("did you mean 'process'" in text) == (word == "proces")
 
 
 def test_mistakes_in_two_groups_are_reported_together() -> None:

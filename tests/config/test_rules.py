@@ -46,6 +46,17 @@ def test_a_recipe_that_reads_a_teacher_asks_for_one(method: str) -> None:
         (["checkpoint.best_metric=loss/total"], "checkpoint.best_metric: got 'loss/total', exp"),
         (["eval.panel=validaton"], "eval.panel: got 'validaton', expected one of"),
         (["method.source.split=foo"], "method.source.split: got 'foo', expected one of"),
+        (
+            ["env.attempts=2"],
+            "env.attempts: got 2, but rollout.max_turns=1 ends an episode before; "
+            "use rollout.max_turns=2, or env.attempts=1",
+        ),
+        (
+            ["env.attempts=8", "rollout.max_turns=8"],
+            "env.attempts: got 8, but 8 answers of rollout"
+            ".max_new_tokens=64 and what is said between them do not fit into rollout",
+        ),
+        (["env.data=humanevl"], "env.data: got 'humanevl', no such file; expected a .jsonl or "),
         (["env.data=/nowhere.jsonl"], "env.data: got '/nowhere.jsonl', no such file"),
         (["env.data=/"], "env.data: got '/', is a folder"),
         (["policy.path=/nowhere"], "policy.path: got '/nowhere', nothing is there"),

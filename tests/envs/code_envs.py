@@ -20,6 +20,8 @@ DEFAULTS: dict[str, Any] = {
     "instructions": None,
     "validation_fraction": 0.0,
     "test_fraction": 0.0,
+    "attempts": 1,
+    "shown_failures": 2,
     "sandbox": SANDBOX,
 }
 

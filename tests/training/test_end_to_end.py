@@ -137,6 +137,30 @@ def test_evaluation_of_a_run(train, tmp_path, capsys):
     assert "one of the steps" in capsys.readouterr().err
 
 
+def test_evaluation_of_a_run_on_other_tasks(train, tmp_path, capsys):
+    train("method=grpo", "run.max_steps=1")
+    call = [{"args": [[3, 4]], "expected": 7}]
+    lines = [
+        {"task_id": f"t{i}", "prompt": "Write f(xs): take every number, return the sum.",
+         "entry_point": "f", "calls": call}
+        for i in range(5)
+    ]  # fmt: skip
+    (tmp_path / "other.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert main(["eval", "r", "data=other.jsonl", "samples=2"]) == 0
+    assert "panel        5 tasks" in capsys.readouterr().out
+    written = tmp_path / "runs/r/evaluations/step_000001_other_test_5x2.json"
+    assert json.loads(written.read_text())["task_ids"] == [f"t{i}" for i in range(5)]
+    assert main(["eval", "r", "data=humanevl"]) == 2
+    assert "did you mean 'humaneval'?" in capsys.readouterr().err
+
+
+def test_several_attempts_are_logged(train):
+    lines, _ = train("method=gear", "env.attempts=2", "rollout.max_turns=2", "run.max_steps=1")
+    line = lines[1]
+    assert 1 <= line["reward/attempts"] <= 2
+    assert line["reward/first_attempt"] <= line["reward/success"]
+
+
 def own_tasks(path, expected=3):
     calls = [{"args": [1, 2], "expected": expected}]
     lines = [

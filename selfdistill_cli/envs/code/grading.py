@@ -2,55 +2,26 @@
 
 from __future__ import annotations
 
-import ast
-import functools
-import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from selfdistill_cli.core.texts import encodable
 from selfdistill_cli.core.types import Task
-from selfdistill_cli.sandbox.jobs import CallJob, CallReport, CallResult, ProgramJob, ProgramReport
+from selfdistill_cli.envs.code.comparing import ABSOLUTE, RELATIVE, equal, same_output
+from selfdistill_cli.envs.code.programs import complete_program, extract_program, with_method
+from selfdistill_cli.sandbox.jobs import (
+    CallJob,
+    CallReport,
+    CallResult,
+    ProgramJob,
+    ProgramReport,
+    StdioJob,
+    StdioReport,
+)
 from selfdistill_cli.sandbox.sandbox import Sandbox
 
 Outcome = dict[str, Any]
-FENCE = re.compile(r"^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
-LANGUAGES = ("python", "py", "python3")
 MAX_SHOWN = 80
-
-
-def extract_program(text: str) -> str:
-    """Return the last fenced block marked as Python, else the last block, else the whole text."""
-    blocks = FENCE.findall(text)
-    python = [body for language, body in blocks if language.lower() in LANGUAGES]
-    if python:
-        return python[-1]
-    return blocks[-1][1] if blocks else text
-
-
-def complete_program(program: str, entry_point: str, prefix: str) -> str:
-    """Return the program as it is run, given the code that its prompt began with, if any.
-
-    HumanEval's prompt is the beginning of a program: imports, helpers, and a function that has
-    only a docstring. An answer may continue it or repeat the function; a repeated one replaces
-    the first and still finds the imports and helpers.
-    """
-    if not prefix:
-        return program
-    if not re.search(rf"^(def|class)\s+{re.escape(entry_point)}\b", program, re.MULTILINE):
-        return prefix + program
-    return f"{prefix}\n\n{program}" if stands_alone(prefix) else program
-
-
-@functools.lru_cache(maxsize=4096)
-def stands_alone(source: str) -> bool:
-    """Return whether the source is Python without syntax errors."""
-    try:
-        ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 def grade(sandbox: Sandbox, tasks: Sequence[Task], actions: Sequence[str]) -> list[Outcome]:
@@ -61,23 +32,30 @@ def grade(sandbox: Sandbox, tasks: Sequence[Task], actions: Sequence[str]) -> li
     """
     # A lone surrogate is in no Python source, and no file or tokenizer takes it.
     programs = [extract_program(encodable(action)) for action in actions]
-    calls = [i for i, task in enumerate(tasks) if "calls" in task.meta]
-    others = [i for i, task in enumerate(tasks) if "calls" not in task.meta]
     outcomes: dict[int, Outcome] = {}
-    reports = sandbox.run_calls([call_job(tasks[i].meta, programs[i]) for i in calls])
-    for i, report in zip(calls, reports, strict=True):
-        outcomes[i] = outcome_of_calls(tasks[i].meta, programs[i], report)
-    tested = sandbox.run_programs([program_job(tasks[i].meta, programs[i]) for i in others])
-    for i, program_report in zip(others, tested, strict=True):
-        outcomes[i] = outcome_of_tests(tasks[i].meta, programs[i], program_report)
+    for make_job, run, outcome_of, indices in (
+        (call_job, sandbox.run_calls, outcome_of_calls, _those_with("calls", tasks)),
+        (stdio_job, sandbox.run_stdio, outcome_of_stdio, _those_with("stdin", tasks)),
+        (program_job, sandbox.run_programs, outcome_of_tests, _those_with("tests", tasks)),
+    ):
+        jobs: list[Any] = [make_job(tasks[i].meta, programs[i]) for i in indices]
+        for i, report in zip(indices, run(jobs) if jobs else (), strict=True):
+            outcomes[i] = outcome_of(tasks[i].meta, programs[i], report)  # type: ignore[arg-type]
     return [outcomes[i] for i in range(len(tasks))]
+
+
+def _those_with(tests: str, tasks: Sequence[Task]) -> list[int]:
+    return [i for i, task in enumerate(tasks) if tests in task.meta]
 
 
 def call_job(meta: Mapping[str, Any], program: str) -> CallJob:
     """Return the job of a task with inputs and expected values. Only the inputs go along."""
     entry_point = meta["entry_point"]
+    program = complete_program(program, entry_point, meta.get("prefix", ""))
+    if "owner" in meta:
+        program = with_method(program, meta["owner"], entry_point)
     return CallJob(
-        program=complete_program(program, entry_point, meta.get("prefix", "")),
+        program=program,
         entry_point=entry_point,
         calls=tuple(tuple(call) for call in meta["calls"]),
     )
@@ -94,12 +72,36 @@ def program_job(meta: Mapping[str, Any], program: str) -> ProgramJob:
     )
 
 
+def stdio_job(meta: Mapping[str, Any], program: str) -> StdioJob:
+    """Return the job of a task for whole programs. Only the inputs go along."""
+    return StdioJob(program=program, inputs=tuple(meta["stdin"]))
+
+
 def outcome_of_calls(meta: Mapping[str, Any], program: str, report: CallReport) -> Outcome:
     """Compare what the calls returned with what was expected, here in the trusted process."""
     tests: list[dict[str, str]] = []
+    tolerance = meta.get("atol", ABSOLUTE), meta.get("rtol", RELATIVE)
     for call, expected, result in zip(meta["calls"], meta["expected"], report.results, strict=True):
         name = f"{meta['entry_point']}({', '.join(shown(argument) for argument in call)})"
-        tests.append(judge(name, result, expected))
+        if meta.get("wrapped") and result.status == "returned" and equal(result.value, [expected]):
+            expected = [expected]
+        tests.append(judge(name, result, expected, tolerance))
+    return _outcome(program, tests, report.status, report.message)
+
+
+def outcome_of_stdio(meta: Mapping[str, Any], program: str, report: StdioReport) -> Outcome:
+    """Compare what was printed with what was expected, here in the trusted process."""
+    tests: list[dict[str, str]] = []
+    for given, expected, result in zip(meta["stdin"], meta["stdout"], report.results, strict=True):
+        name = f"input {shown(given)}"
+        status, message = result.status, f"{name}: {result.message}"
+        if status == "finished":
+            good = same_output(result.output, expected)
+            status = "passed" if good else "failed"
+            message = f"{name} printed {shown(result.output)}, expected {shown(expected)}"
+        tests.append(
+            {"name": name, "status": status, "message": "" if status == "passed" else message}
+        )
     return _outcome(program, tests, report.status, report.message)
 
 
@@ -125,44 +127,20 @@ def _outcome(program: str, tests: list[dict[str, str]], status: str, error: str)
     }
 
 
-def judge(name: str, result: CallResult, expected: Any) -> dict[str, str]:
+def judge(
+    name: str,
+    result: CallResult,
+    expected: Any,
+    tolerance: tuple[float, float] = (ABSOLUTE, RELATIVE),
+) -> dict[str, str]:
     """Return one test's name, status and a message such as `f(1) returned 3, expected 5`."""
     if result.status == "returned":
-        if equal(result.value, expected):
+        if equal(result.value, expected, *tolerance):
             return {"name": name, "status": "passed", "message": ""}
         message = f"{name} returned {shown(result.value)}, expected {shown(expected)}"
         return {"name": name, "status": "failed", "message": message}
     verb = " raised " if result.status == "raised" else ": "
     return {"name": name, "status": result.status, "message": f"{name}{verb}{result.message}"}
-
-
-def equal(actual: Any, expected: Any) -> bool:
-    """Compare builtin values as tests in Python do, with two allowances.
-
-    Floats may differ by a relative 1e-9 (nan equals nan), and a tuple equals the list with the
-    same items, because JSON knows only lists.
-    """
-    if isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
-        return len(actual) == len(expected) and all(map(equal, actual, expected))
-    if isinstance(actual, dict) and isinstance(expected, dict):
-        return actual.keys() == expected.keys() and all(
-            equal(actual[key], expected[key]) for key in expected
-        )
-    if isinstance(actual, float) or isinstance(expected, float):
-        return _close(actual, expected)
-    return bool(actual == expected)
-
-
-def _close(actual: Any, expected: Any) -> bool:
-    numbers = isinstance(actual, (int, float)) and isinstance(expected, (int, float))
-    if not numbers:
-        return False
-    if actual != actual or expected != expected:
-        return actual != actual and expected != expected
-    try:
-        return math.isclose(actual, expected, rel_tol=1e-9, abs_tol=1e-12)
-    except OverflowError:
-        return False
 
 
 def first_failure(outcome: Mapping[str, Any]) -> str | None:

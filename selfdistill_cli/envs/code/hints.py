@@ -12,6 +12,7 @@ from typing import Any
 
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.types import Message, Task
+from selfdistill_cli.envs.code.readers.contests import WHOLE
 
 NUM_FACTS, MAX_FACT = 2, 160
 NUM_CONTRASTS, MAX_CONTRAST = 3, 80
@@ -30,11 +31,12 @@ def evidence(task: Task, seed: int) -> str | None:
     """Return verified facts from the task's tests, one a line; None if none can be shown.
 
     Calls become `f([3, -1]) is 9`, two of those with the longest results, which say most, and a
-    line about what all results have in common. Tests that are code give two of their asserts,
-    without those that need other names than the function, builtins and imports. Long facts are
-    left out.
+    line about what all results have in common; inputs of whole programs, with what is printed.
+    Tests that are code give two of their asserts, without those that need other names than the
+    function, builtins and imports. Long facts are left out.
     """
-    facts = list(_called(task) if "calls" in task.meta else _asserted(task))
+    known = {"calls": _called, "stdin": _printed, "tests": _asserted}
+    facts = list(next(known[tests] for tests in known if tests in task.meta)(task))
     facts = [fact for fact in facts if len(fact) <= MAX_FACT and "\n" not in fact]
     if "calls" in task.meta:
         facts.sort(key=lambda fact: -len(fact.rpartition(" is ")[2]))
@@ -49,6 +51,11 @@ def evidence(task: Task, seed: int) -> str | None:
 def _called(task: Task) -> Iterator[str]:
     for call, expected in zip(task.meta["calls"], task.meta["expected"], strict=True):
         yield f"{task.meta['entry_point']}({', '.join(map(repr, call))}) is {expected!r}"
+
+
+def _printed(task: Task) -> Iterator[str]:
+    for given, expected in zip(task.meta["stdin"], task.meta["stdout"], strict=True):
+        yield f"input {given!r} prints {expected!r}"
 
 
 def _common(results: Sequence[Any]) -> list[str]:
@@ -134,23 +141,29 @@ def pruned(task: Task) -> tuple[Message, ...] | None:
 
     What stays of the last user message: the head of the function if the prompt is code; else
     `Write NAME(parameters).` if the prompt says so; else its first line if there are others; else
-    `Write NAME.`. Other messages (instructions) stay as they are.
+    `Write NAME.`. A whole program has no name: its first line stays if there are others. Other
+    messages (instructions) stay as they are.
     """
-    name, prefix = task.meta["entry_point"], task.meta.get("prefix", "")
     last = max(i for i, message in enumerate(task.messages) if message["role"] == "user")
     content = task.messages[last]["content"]
-    head = re.search(rf"^def\s+{re.escape(name)}\b.*?:[ \t]*$", prefix, re.M | re.S)
-    call = re.search(rf"\b{re.escape(name)}\({NAMES}\)", content)
-    named = f"\nName the function {name}."
-    lines = content.removesuffix(named).strip().splitlines()
-    if head or call:
-        short = head.group() if head else f"Write {call.group() if call else name}."
-    elif len(lines) > 1:
-        short = lines[0].strip() + ("" if name in lines[0] else named)
-    else:
-        short = f"Write {name}."
-    if short.strip() == content.strip():
+    short = _without_description(content, task.meta.get("entry_point"), task.meta.get("prefix", ""))
+    if short is None or short.strip() == content.strip():
         return None
     messages = list(task.messages)
     messages[last] = Message(role="user", content=short)
     return tuple(messages)
+
+
+def _without_description(content: str, name: str | None, prefix: str) -> str | None:
+    if name is None:
+        lines = content.removesuffix(WHOLE).strip().splitlines()
+        return f"{lines[0].strip()}\n{WHOLE}" if len(lines) > 1 else None
+    head = re.search(rf"^def\s+{re.escape(name)}\b.*?:[ \t]*$", prefix, re.M | re.S)
+    call = re.search(rf"\b{re.escape(name)}\({NAMES}\)", content)
+    if head or call:
+        return head.group() if head else f"Write {call.group() if call else name}."
+    named = f"\nName the function {name}."
+    lines = content.removesuffix(named).strip().splitlines()
+    if len(lines) > 1:
+        return lines[0].strip() + ("" if name in lines[0] else named)
+    return f"Write {name}."

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from selfdistill_cli.envs.code.grading import extract_program
+from selfdistill_cli.envs.code.programs import extract_program
 
 Span = tuple[int, int]
 NAME = re.compile(r"\bdef[\s\\]+(\w+)")

@@ -1,13 +1,16 @@
 """The fork server: imports the standard library once, then forks one confined child per program.
 
 It speaks with the trusted process over its standard input, a socket of whole messages:
-`{"start": n, "role", "cpu_s"}` with the child's channel attached, `{"stop": n}`; it answers
+`{"start": n, "role", "cpu_s"}` with the child's channel attached (and, for the role `stdio`, its
+standard input and output), `{"stop": n}`; it answers
 `{"ready": true}` once and `{"ended": n, "status", "cpu_s", "dirty"}` for every child.
 End of file on that socket means that the trusted process is gone: everything here dies.
 """
 
 from __future__ import annotations
 
+import _sitebuiltins
+import builtins
 import contextlib
 import gc
 import importlib
@@ -20,7 +23,7 @@ import socket
 import sys
 from typing import Any
 
-from selfdistill_cli.sandbox.inside import confine, oracle, tester
+from selfdistill_cli.sandbox.inside import confine, oracle, script, tester
 from selfdistill_cli.sandbox.inside.seccomp import Filter
 
 # What small programs import most; loaded once, so that a program finds them ready. The rest of
@@ -30,7 +33,7 @@ MODULES = (  # noqa: SIM905
     "heapq io itertools json math operator random re statistics string time typing"
 ).split()
 CHANNEL = 3
-ROLES = {"oracle": oracle.serve, "tester": tester.serve}
+ROLES = {"oracle": oracle.serve, "tester": tester.serve, "stdio": script.serve}
 
 
 class Zygote:
@@ -43,6 +46,7 @@ class Zygote:
         self.number, self.child, self.handle = 0, 0, -1
         for name in MODULES:
             importlib.import_module(name)
+        provide_exit()
         self.filter = Filter() if config["seccomp"] else None
         confine.adopt_orphans()
         if config["landlock"]:
@@ -58,16 +62,17 @@ class Zygote:
         child = os.fork()
         if child == 0:
             with contextlib.suppress(BaseException):
-                self._confine(1)
+                self._confine(1, self.config["file_bytes"])
                 os._exit(0)
             os._exit(1)
         if os.waitpid(child, 0)[1] != 0:
             raise OSError("a child process could not be confined (seccomp or resource limits)")
 
-    def _confine(self, cpu_s: int) -> None:
+    def _confine(self, cpu_s: int, file_bytes: int) -> None:
         os.setsid()
         confine.die_with_parent(self.pid)
-        confine.limit(self.base_bytes, cpu_s, self.config, forbid_processes=self.filter is None)
+        limits = {"memory_bytes": self.config["memory_bytes"], "file_bytes": file_bytes}
+        confine.limit(self.base_bytes, cpu_s, limits, forbid_processes=self.filter is None)
         if self.filter is not None:
             self.filter.install()
 
@@ -82,38 +87,44 @@ class Zygote:
                 return
 
     def _obey(self) -> bool:
-        data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 16, 1)
+        data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 16, 3)
         if not data:
             return False
         message = json.loads(data)
         if "start" in message:
-            self._start(message, descriptors[0])
+            self._start(message, descriptors)
         elif message["stop"] == self.number and self.child:
             self._bury()
         return True
 
-    def _start(self, message: dict[str, Any], channel: int) -> None:
+    def _start(self, message: dict[str, Any], descriptors: list[int]) -> None:
         self.number = message["start"]
         self.child = os.fork()
         if self.child == 0:
             with contextlib.suppress(BaseException):
-                self._live(message, channel)
-            os._exit(0)
-        os.close(channel)
+                self._live(message, *descriptors)
+                os._exit(0)
+            os._exit(1)
+        for descriptor in descriptors:
+            os.close(descriptor)
         self.handle = os.pidfd_open(self.child)
 
-    def _live(self, message: dict[str, Any], channel: int) -> None:
+    def _live(self, message: dict[str, Any], channel: int, *standard: int) -> None:
         """Be the child: from here on nothing returns to the fork server."""
+        for number, descriptor in enumerate(standard):  # its standard input and output
+            os.dup2(descriptor, number)
         channel = os.dup(channel) if channel != CHANNEL else channel
         self.control.close()
         if channel != CHANNEL:
             os.dup2(channel, CHANNEL)
         os.closerange(CHANNEL + 1, 64)
-        self._confine(message["cpu_s"])
+        file_bytes, output_bytes = self.config["file_bytes"], self.config["output_bytes"]
+        # One byte more than may be printed, so that the other side sees that it was too much.
+        self._confine(message["cpu_s"], max(file_bytes, output_bytes + 1 if standard else 0))
         os.write(CHANNEL, b"!")  # confined: what comes now is the program's
         gc.enable()
         random.seed(0)
-        ROLES[message["role"]](CHANNEL, self.config["output_bytes"])
+        ROLES[message["role"]](CHANNEL, output_bytes)
 
     def _bury(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -149,6 +160,12 @@ class Zygote:
             for stray in strays:
                 os.kill(stray, signal.SIGKILL)
                 os.waitpid(stray, 0)
+
+
+def provide_exit() -> None:
+    """Define `exit` and `quit`, which Python itself defines only with `site`."""
+    for name in ("exit", "quit"):
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "end of input"))
 
 
 def main() -> None:
