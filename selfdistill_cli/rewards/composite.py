@@ -19,6 +19,9 @@ from selfdistill_cli.rewards.settings import ComponentSettings, CompositeSetting
 class Composite:
     """Asks each component, checks what it says, and adds; its memory is the normalisers'."""
 
+    watched = "reward/success"
+    """What must not collapse: sums may be negative, and normalised ones stay around 0."""
+
     def __init__(self, settings: CompositeSettings) -> None:
         """Build the components; raises ConfigError or DataError for one that cannot be built."""
         self.errors = ErrorBook()

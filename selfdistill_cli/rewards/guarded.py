@@ -86,6 +86,11 @@ class GuardedReward:
         self.book.load_state_dict(state.get("errors", {}))
 
     @property
+    def watched(self) -> str:
+        """The metric whose collapse stops a run: the reward's own choice, or its mean."""
+        return str(getattr(self.reward, "watched", "reward/mean"))
+
+    @property
     def stateful(self) -> bool:
         """Whether the reward has a memory that belongs in the checkpoint."""
         return hasattr(self.reward, "state_dict") and hasattr(self.reward, "load_state_dict")

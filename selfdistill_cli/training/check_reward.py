@@ -18,7 +18,7 @@ from selfdistill_cli.rewards.ranking import concordant_pairs
 from selfdistill_cli.rewards.source import parsed
 from selfdistill_cli.rollout.episodes import step_all
 from selfdistill_cli.training.settings import TrainSettings
-from selfdistill_cli.training.start import build_reward
+from selfdistill_cli.training.start import build_reward, prepare_process
 
 CHARACTERS_PER_TOKEN = 4
 TOTAL = "total"
@@ -80,6 +80,7 @@ def check_reward(settings: TrainSettings) -> RewardReport:
     Raises ConfigError if no task of the panel has a reference answer, RewardError if the reward
     fails and its settings say stop.
     """
+    prepare_process(settings.run.num_threads)
     env: Env = build_part("env", settings.env, Env)
     try:
         tasks = list(env.tasks(settings.eval.panel))[: settings.eval.num_tasks]

@@ -39,8 +39,8 @@ class Guards:
             )
         self.warn(text)
 
-    def check_reward(self, step: int, reward: float | None) -> None:
-        """Raise RunError (or warn, once) if the mean reward collapsed."""
+    def check_reward(self, step: int, reward: float | None, name: str = "reward/mean") -> None:
+        """Raise RunError (or warn, once) if the mean reward, or what stands for it, collapsed."""
         s = self.settings
         if reward is None or s.on_collapse == "off":
             return
@@ -52,7 +52,7 @@ class Guards:
         if mean >= s.collapse_fraction * self.best:
             return
         text = (
-            f"step {step}: the reward collapsed: its mean over {s.collapse_window} steps is "
+            f"step {step}: {name} collapsed: its mean over {s.collapse_window} steps is "
             f"{mean:.3f}, the best was {self.best:.3f}"
         )
         if s.on_collapse == "stop":

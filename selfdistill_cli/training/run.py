@@ -115,7 +115,8 @@ class Run:
         clock: Mapping[str, float],
     ) -> None:
         """Check, log one line, write trajectories and, if due, a checkpoint."""
-        self.guards.check_reward(step, metrics.get("reward/mean"))
+        watched = self.workshop.reward.watched
+        self.guards.check_reward(step, metrics.get(watched), watched)
         self.guards.check_teacher(step, metrics.get("teacher/informed_fraction"))
         self.guards.check_ranking(step, metrics)
         self.total_tokens += int(metrics.get("tokens/sampled", metrics["tokens/trained"]))
