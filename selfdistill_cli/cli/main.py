@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "train": "train a policy, or continue a run that was stopped",
     "eval": "measure a checkpoint of a run on a panel of tasks, with an interval",
     "validate": "check an environment's tasks: do their references pass, do wrong answers fail",
+    "check": "find out before a run whether its reward can rank",
     "compare": "set the runs of several methods side by side, with intervals and curves",
 }
 """Sub-commands, each a module of this package with `main(argv) -> int`, and what they do."""
@@ -37,6 +38,7 @@ examples:
   selfdistill train -m method=gear,grpo seed=0,1,2   six runs, one after another
   selfdistill eval RUN split=test                    a finished run on held-out tasks
   selfdistill validate env.data=FILE                 your tasks, before a long run
+  selfdistill check reward reward=composite          can this reward rank at all?
   selfdistill compare 'gear_*' 'grpo_*'              methods side by side
 
 `selfdistill COMMAND --help` says more. Completion: eval "$(selfdistill -sc install=bash)"

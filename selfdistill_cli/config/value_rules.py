@@ -99,6 +99,7 @@ def paths_exist(settings: TrainSettings) -> Iterator[str]:
     if path is not None and not Path(path).is_dir():
         found = "is a file" if Path(path).is_file() else "nothing is there"
         yield f"policy.path: got '{path}', {found}; expected the folder of a model"
+    yield from _reward_paths(settings.reward)
     views: dict[str, Any] = dict(settings.method.views)  # pyright: ignore
     asked = {f"method.views.{name}.path": view.path for name, view in views.items()}
     asked["teacher.path"] = getattr(settings.teacher, "path", None)
@@ -108,6 +109,16 @@ def paths_exist(settings: TrainSettings) -> Iterator[str]:
         name = str(place).partition(":")[0]
         if place is not None and "/" in name and not Path(name).exists():
             yield f"{key}: got '{place}', nothing is there; expected a folder, or the name of a run"
+
+
+def _reward_paths(reward: Any) -> Iterator[str]:
+    for name, component in getattr(reward, "components", {}).items():
+        path = getattr(component, "path", None)
+        if path is not None and not Path(path).exists():
+            yield (
+                f"reward.components.{name}.path: got '{path}', nothing is there; expected the file "
+                "of scores or the folder of a model (docs/rewards.md)"
+            )
 
 
 def hints_exist(settings: TrainSettings) -> Iterator[str]:

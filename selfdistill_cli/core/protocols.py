@@ -81,9 +81,23 @@ class Env(Protocol):
 
 
 class Reward(Protocol):
-    """Scores a finished trajectory from its outcome."""
+    """Scores a finished trajectory from its outcome.
+
+    A reward may have more. `score_many(trajectories)` returns one score per trajectory, in order,
+    and is then called instead. `state_dict` and `load_state_dict` make it Stateful: its memory is
+    in the checkpoint. `learning` is set to False while an evaluation is scored: read the memory
+    and add nothing to it.
+    """
 
     def score(self, trajectory: Trajectory) -> Score: ...
+
+
+class RewardComponent(Protocol):
+    """One named component of a composite reward. Without memory."""
+
+    def values(self, trajectories: Sequence[Trajectory]) -> Sequence[Any]:
+        """One finite number per trajectory, or `rewards.outcomes.MASKED` for no value."""
+        ...
 
 
 class Chat(Protocol):

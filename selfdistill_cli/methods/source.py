@@ -113,8 +113,8 @@ class Replay(Play):
         old = self.buffer.draw(wanted, stream(workshop.seed, "replay", step))
         tasks = workshop.tasks(self.settings.split)
         chosen = in_epochs(tasks, workshop.seed, "play", self.played, total - wanted)
-        self.played += len(chosen)
         fresh = workshop.play(chosen, step, "rollout")
+        self.played += len(chosen)  # after playing, which may fail: then nothing was played
         self.buffer.add(fresh)
         return fresh + old
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from selfdistill_cli.core.hints import HINT_KINDS, Hint
 from selfdistill_cli.core.protocols import Env, Reward, StepResult
-from selfdistill_cli.core.types import Score, Stop, Task, Trajectory
+from selfdistill_cli.core.types import Finish, Generation, Score, Stop, Task, Trajectory, Turn
 from selfdistill_cli.testing.expecting import (
     expect,
     expect_members,
     expect_number,
     expect_repeats,
+    expect_resumes,
     same,
     untouched,
 )
@@ -130,7 +135,8 @@ def check_reward(
     """Raise AssertionError unless `make()` returns a new reward that keeps its contract.
 
     `outcomes`: what the environment says at the end of episodes. An episode that a limit cut may
-    have an empty outcome; one whose environment failed must be rejected.
+    have an empty outcome; one whose environment failed must be rejected. `score_many` says what
+    `score` says, up to rounding; a reward with memory goes on exactly after a resume.
     """
     name = type(make()).__name__
     expect_members(make(), "score")
@@ -145,6 +151,59 @@ def check_reward(
         f"{name}.score: the environment failed (stop is env_error) and the total is "
         f"{score.total}; expected None, because it is not the agent's fault",
     )
+    played = [_episode(outcome, Stop.DONE) for outcome in outcomes]
+    played += [_episode({}, Stop.MAX_TURNS), failed, *played]
+    _check_score_many(make, played)
+    _check_memory(make, played)
+
+
+def _check_score_many(make: Callable[[], Reward], played: Sequence[Trajectory]) -> None:
+    reward: Any = make()
+    if not hasattr(reward, "score_many"):
+        return
+    what = f"{type(reward).__name__}.score_many"
+    found = expect_repeats(make, lambda part: list(part.score_many(played)), what, list(played))
+    expect(len(found) == len(played), f"{what}: {len(found)} scores for {len(played)} trajectories")
+    expect(list(reward.score_many([])) == [], f"{what}: no trajectories, and still scores")
+    alone = [reward.score(trajectory) for trajectory in played]
+    for together, single in zip(found, alone, strict=True):
+        expect(
+            _close(together, single),
+            f"{what}: says {together} where score, called in the same order, says {single}",
+        )
+
+
+def _check_memory(make: Callable[[], Reward], played: Sequence[Trajectory]) -> None:
+    reward: Any = make()
+    if not hasattr(reward, "state_dict"):
+        return
+    name = type(reward).__name__
+    expect_members(reward, "load_state_dict")
+    expect_resumes(make, lambda part, step: _all_scores(part, played[step % 2 :]), (0, 1, 4), 6)
+    _all_scores(reward, played)
+    if hasattr(reward, "learning"):
+        before = copy.deepcopy(reward.state_dict())
+        reward.learning = False
+        _all_scores(reward, played)
+        expect(
+            same(before, reward.state_dict()),
+            f"{name}: an evaluation (learning is False) changed the memory",
+        )
+
+
+def _all_scores(reward: Any, played: Sequence[Trajectory]) -> list[Score]:
+    many = getattr(reward, "score_many", None)
+    return list(many(played)) if many else [reward.score(t) for t in played]
+
+
+def _close(a: Score, b: Score) -> bool:
+    """Equal up to rounding: a batch of another size may add in another order."""
+    if (a.total is None) != (b.total is None) or a.parts.keys() != b.parts.keys():
+        return False
+    pairs = [(a.total or 0.0, b.total or 0.0), (a.success, b.success)]
+    pairs += [(a.parts[name], b.parts[name]) for name in a.parts]
+    near = all(math.isclose(x, y, rel_tol=1e-4, abs_tol=1e-5) for x, y in pairs)
+    return near and a.missing == b.missing
 
 
 def _check_score(make: Callable[[], Reward], trajectory: Trajectory, what: str) -> Score:
@@ -161,9 +220,12 @@ def _check_score(make: Callable[[], Reward], trajectory: Trajectory, what: str) 
 
 
 def _episode(outcome: Mapping[str, Any], stop: Stop) -> Trajectory:
-    task = Task(id="t", messages=({"role": "user", "content": "?"},))
+    task = Task(id="t", messages=({"role": "user", "content": "?"},), answer="def f():\n  return 2")
+    logprobs = np.full(3, -1.0, np.float32)
+    made = Generation(action_ids=[5, 6, 7], logprobs=logprobs, finish=Finish.STOP)
+    turns = (Turn(prompt_ids=[1, 2], generation=made, text="def f():\n  return 1"),)
     return Trajectory(
-        task=task, sibling=0, turns=(), stop=stop, outcome=dict(outcome), policy_version=0
+        task=task, sibling=0, turns=turns, stop=stop, outcome=dict(outcome), policy_version=0
     )
 
 

@@ -15,6 +15,7 @@ from selfdistill_cli.core.parts import build_part
 from selfdistill_cli.core.protocols import Env
 from selfdistill_cli.methods.method import Method
 from selfdistill_cli.policies.causal import CausalPolicy
+from selfdistill_cli.training.checkpoints import Checkpoint
 from selfdistill_cli.training.evaluation import Evaluation, evaluate_panel, improvement
 from selfdistill_cli.training.initial import find_checkpoint
 from selfdistill_cli.training.settings import EvalSettings, TrainSettings
@@ -55,7 +56,8 @@ def evaluate_run(
     prepare_process(settings.run.num_threads)
     method = Method(settings.method, view_of(settings.teacher))  # pyright: ignore
     policy = build_policy(settings, method)
-    step = _load(policy, directory, checkpoint)
+    loaded = _load(policy, directory, checkpoint)
+    step = 0 if loaded is None else loaded.step
     panel = dataclasses.replace(
         settings.eval,
         panel=split or settings.eval.panel,
@@ -66,6 +68,8 @@ def evaluate_run(
     env: Any = build_part("env", settings.env, Env)
     try:
         workshop = build_workshop(settings, env, policy, method)
+        if loaded is not None and workshop.reward.stateful:
+            workshop.reward.load_state_dict(loaded.state().get("reward", {}))
         evaluation, _ = evaluate_panel(workshop, panel, step)
         against = None
         if hints:
@@ -92,13 +96,13 @@ def with_data(settings: TrainSettings, data: str) -> TrainSettings:
     return dataclasses.replace(settings, env=dataclasses.replace(settings.env, **changes))
 
 
-def _load(policy: CausalPolicy, directory: Path, checkpoint: str) -> int:
-    """Load a checkpoint's weights; return its step, 0 for `start`."""
+def _load(policy: CausalPolicy, directory: Path, checkpoint: str) -> Checkpoint | None:
+    """Load a checkpoint's weights; return it, None for `start`."""
     if checkpoint == "start":
-        return 0
+        return None
     found = find_checkpoint(directory, checkpoint)
     policy.load(found.policy)
-    return found.step
+    return found
 
 
 def _file_name(panel: EvalSettings, checkpoint: str, step: int, data: str | None) -> str:

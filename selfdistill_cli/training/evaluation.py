@@ -14,7 +14,7 @@ from selfdistill_cli.core.statistics import paired_difference, success_interval
 from selfdistill_cli.core.types import Group, Task
 from selfdistill_cli.training.files import write_json
 from selfdistill_cli.training.settings import EvalSettings
-from selfdistill_cli.training.workshop import TrainingWorkshop
+from selfdistill_cli.training.workshop import EVALUATION, TrainingWorkshop
 
 if TYPE_CHECKING:
     from selfdistill_cli.training.run import Run
@@ -106,7 +106,7 @@ def evaluate_panel(
     """Play the panel; also return the groups, for people to read."""
     groups = workshop.play_with(
         panel_tasks(workshop, settings),
-        purpose="eval",
+        purpose=EVALUATION,
         step=0,  # the same random streams at every step: evaluations are paired
         group_size=settings.samples_per_task,
         temperature=settings.temperature,

@@ -9,6 +9,9 @@ from typing import Any
 from selfdistill_cli.core.errors import RunError
 from selfdistill_cli.training.settings import GuardSettings
 
+LEAST_PAIRS = 20
+"""Fewer pairs of attempts say nothing about a reward."""
+
 
 class Guards:
     """Watches the loss and the mean reward. Its memory is part of the checkpoint."""
@@ -20,6 +23,8 @@ class Guards:
         self.best = 0.0
         self.warned = False
         self.uninformed = False
+        self.ranked: list[list[float]] = []
+        self.rank_warned = False
 
     def check_loss(self, step: int, losses: Mapping[str, float]) -> None:
         """Raise RunError (or warn) if a term of the loss is not finite."""
@@ -34,8 +39,8 @@ class Guards:
             )
         self.warn(text)
 
-    def check_reward(self, step: int, reward: float | None) -> None:
-        """Raise RunError (or warn, once) if the mean reward collapsed."""
+    def check_reward(self, step: int, reward: float | None, name: str = "reward/mean") -> None:
+        """Raise RunError (or warn, once) if the mean reward, or what stands for it, collapsed."""
         s = self.settings
         if reward is None or s.on_collapse == "off":
             return
@@ -47,7 +52,7 @@ class Guards:
         if mean >= s.collapse_fraction * self.best:
             return
         text = (
-            f"step {step}: the reward collapsed: its mean over {s.collapse_window} steps is "
+            f"step {step}: {name} collapsed: its mean over {s.collapse_window} steps is "
             f"{mean:.3f}, the best was {self.best:.3f}"
         )
         if s.on_collapse == "stop":
@@ -58,6 +63,29 @@ class Guards:
         if not self.warned:
             self.warn(text)
         self.warned = True
+
+    def check_ranking(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Warn, once, if the reward does not put solved attempts above the others.
+
+        Garbage in, garbage out: what cannot rank cannot teach.
+        """
+        pairs = metrics.get("reward/rank_pairs", 0.0)
+        s = self.settings
+        right = pairs * metrics.get("reward/rank_concordance", 0.0)
+        self.ranked = [*self.ranked, [right, pairs]][-s.rank_window :]
+        total = sum(row[1] for row in self.ranked)
+        full = len(self.ranked) == s.rank_window and total >= LEAST_PAIRS
+        if not full or self.rank_warned:
+            return
+        share = sum(row[0] for row in self.ranked) / total
+        if share < s.rank_floor:
+            self.rank_warned = True
+            self.warn(
+                f"step {step}: the reward cannot rank: over {s.rank_window} steps the solved "
+                f"attempt had the higher reward in {share:.2f} of {total:.0f} pairs (0.5 is "
+                f"chance, guards.rank_floor={s.rank_floor:g}); selfdistill check reward shows "
+                "which component is to blame"
+            )
 
     def check_teacher(self, step: int, informed_fraction: float | None) -> None:
         """Warn, once, if no sample's teacher found any of its hints."""
@@ -71,11 +99,19 @@ class Guards:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The window, the best mean and whether a warning was given."""
-        return {"recent": list(self.recent), "best": self.best, "warned": self.warned}
+        """The windows, the best mean and whether warnings were given."""
+        return {
+            "recent": list(self.recent),
+            "best": self.best,
+            "warned": self.warned,
+            "ranked": [list(row) for row in self.ranked],
+            "rank_warned": self.rank_warned,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned."""
         self.recent = list(state["recent"])
         self.best = float(state["best"])
         self.warned = bool(state["warned"])
+        self.ranked = [list(row) for row in state.get("ranked", [])]
+        self.rank_warned = bool(state.get("rank_warned", False))

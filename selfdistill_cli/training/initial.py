@@ -59,6 +59,11 @@ def initial_weights(policy: CausalPolicy, init_from: str | None, root: str) -> N
         policy.load(policy_folder(init_from, root, "policy.init_from"))
 
 
+def path_fingerprint(path: Path) -> str:
+    """SHA-256 of a file, or over the weight files of a folder; of nothing if there is neither."""
+    return checksum(path) if path.is_file() else weights_fingerprint(path)
+
+
 def weights_fingerprint(folder: Path) -> str:
     """SHA-256 over the weight files of a policy's folder."""
     files = sorted(p for pattern in ("*.safetensors", "*.bin") for p in folder.glob(pattern))

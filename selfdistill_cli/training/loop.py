@@ -6,6 +6,7 @@ import time
 
 from selfdistill_cli.batching.collate import collate, updates
 from selfdistill_cli.methods.pairs import pair_numbers
+from selfdistill_cli.rewards.errors import RewardError
 from selfdistill_cli.training.evaluation import evaluate, evaluate_teacher, evaluation_due
 from selfdistill_cli.training.judge import Judged, judge
 from selfdistill_cli.training.run import Run
@@ -23,7 +24,12 @@ def train(run: Run) -> None:
     if start == 0:
         run.log_baseline()
     for step in range(start + 1, run.settings.run.max_steps + 1):
-        take_step(run, step)
+        run.workshop.reward.begin_step()
+        try:
+            take_step(run, step)
+        except RewardError:
+            run.rescue(step)
+            raise
         if run.interrupts.requested:
             run.preempt(step)
 

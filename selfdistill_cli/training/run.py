@@ -81,6 +81,7 @@ class Run:
         if self.slow_copy is not None:
             self.slow_copy.load_state_dict(state["slow_copy"])
         self.guards.load_state_dict(state["guards"])
+        self.workshop.reward.load_state_dict(state.get("reward", {}))
         self.best = dict(state["best"])
         self.total_tokens = state["total_tokens"]
         self.metrics_file.truncate_after(checkpoint.step)
@@ -102,7 +103,8 @@ class Run:
         own = self.slow_copy is not None and self.slow_copy.distance() > 0
         score = evaluate_copy(self, 0).success if own else evaluation.success
         self.method.sync.start(score)
-        self._log(0, {**evaluation.metrics(), **evaluate_teacher(self, 0)})
+        metrics = {**evaluation.metrics(), **evaluate_teacher(self, 0)}
+        self._log(0, self._with_failures(metrics))
 
     def finish_step(
         self,
@@ -113,10 +115,13 @@ class Run:
         clock: Mapping[str, float],
     ) -> None:
         """Check, log one line, write trajectories and, if due, a checkpoint."""
-        self.guards.check_reward(step, metrics.get("reward/mean"))
+        watched = self.workshop.reward.watched
+        self.guards.check_reward(step, metrics.get(watched), watched)
         self.guards.check_teacher(step, metrics.get("teacher/informed_fraction"))
+        self.guards.check_ranking(step, metrics)
         self.total_tokens += int(metrics.get("tokens/sampled", metrics["tokens/trained"]))
         metrics = {**metrics, "tokens/total": float(self.total_tokens)}
+        metrics = self._with_failures(metrics)
         if evaluation is not None:
             metrics = {**metrics, **evaluation.metrics()}
         self._log(step, {**metrics, **clock, "time/tokens_per_s": _speed(metrics, clock)})
@@ -125,6 +130,12 @@ class Run:
         improved = self._note_best(step, metrics)
         if improved or self.checkpoints.due(step, self.settings.run.max_steps):
             self.save(step)
+
+    def _with_failures(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Add the reward's failures: always where episodes were scored, else if there are any."""
+        failures = self.workshop.reward.metrics()
+        told = "reward/success" in metrics or any(failures.values())
+        return {**metrics, **failures} if told else metrics
 
     def _log(self, step: int, metrics: Mapping[str, float]) -> None:
         self.metrics_file.append(step, metrics)
@@ -153,6 +164,7 @@ class Run:
             "method": self.method.state_dict(),
             "slow_copy": None if self.slow_copy is None else self.slow_copy.state_dict(),
             "guards": self.guards.state_dict(),
+            "reward": self.workshop.reward.state_dict(),
             "best": self.best,
             "total_tokens": self.total_tokens,
         }
@@ -173,6 +185,12 @@ class Run:
         if every > 0 and step % every == 0:
             name = f"teacher_skill_step_{step:06d}"
             write_folder(self.directory / "skills" / name, self._save_teacher)
+
+    def rescue(self, step: int) -> None:
+        """Checkpoint the state before `step`, whose episodes could not be scored."""
+        self.workshop.reward.rewind()
+        if step > 1 and step - 1 not in self.checkpoints.steps():
+            self.save(step - 1)
 
     def preempt(self, step: int) -> None:
         """Write a checkpoint unless this step has one, then raise Preempted."""

@@ -115,10 +115,22 @@ class GuardSettings(Settings):
     """Steps that the mean reward is averaged over."""
     collapse_fraction: float
     """Collapse means a mean below this share of the best one."""
+    on_reward_error: Literal["mask", "zero", "retry", "abort"]
+    """A whole reward that fails for a trajectory: reject it, give it 0, ask again, or stop."""
+    reward_retries: int
+    """How often on_reward_error=retry asks again before it rejects."""
+    reward_error_budget: int
+    """Failures of the whole reward that a run endures; one more stops it."""
+    rank_window: int
+    """Steps over which it is watched whether the reward can rank."""
+    rank_floor: float
+    """Smallest share of pairs, solved and not, in the right order; below it a warning is given."""
 
     def __post_init__(self) -> None:
-        in_range(self, 1, inf, "collapse_window")
-        in_range(self, 0, 1, "collapse_fraction")
+        in_range(self, 1, inf, "collapse_window", "rank_window")
+        in_range(self, 0, 1, "collapse_fraction", "rank_floor")
+        in_range(self, 0, 100, "reward_retries")
+        in_range(self, 0, 10**9, "reward_error_budget")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,11 +18,14 @@ from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.settings import ViewSettings
 from selfdistill_cli.methods.method import Method
 from selfdistill_cli.policies.causal import CausalPolicy
+from selfdistill_cli.rewards.errors import ErrorPolicy
+from selfdistill_cli.rewards.guarded import GuardedReward
 from selfdistill_cli.tracking.metrics_file import MetricsFile
 from selfdistill_cli.training.checkpoints import Checkpoints
 from selfdistill_cli.training.evaluation import Evaluation, evaluation_path, improvement
 from selfdistill_cli.training.initial import (
     initial_weights,
+    path_fingerprint,
     policy_folder,
     weights_fingerprint,
 )
@@ -119,6 +122,10 @@ def contents_of(env: Env, settings: TrainSettings) -> dict[str, str]:
         "teacher.path": getattr(settings.teacher, "path", None),
         **{key: view.path for key, view in views.items()},
     }
+    for name, component in getattr(settings.reward, "components", {}).items():
+        place = getattr(component, "path", None)
+        if place is not None:
+            found[f"reward.components.{name}.path"] = path_fingerprint(Path(place))
     for key, path in paths.items():
         if path is not None:
             found[key] = weights_fingerprint(policy_folder(path, settings.run.root, key))
@@ -134,7 +141,8 @@ def assemble(
     engine = settings.zero.build(policy, settings.optim, settings.run.max_steps, settings.seed)
     slow_copy = build_slow_copy(method, policy, settings.run.root)
     scorers = build_scorers(method.views, policy, engine, slow_copy, settings.run.root)
-    workshop = build_workshop(settings, env, policy, method)
+    errors = directory.path / "reward_errors.jsonl"
+    workshop = build_workshop(settings, env, policy, method, errors)
     return Run(
         settings=settings,
         directory=directory.path,
@@ -169,8 +177,25 @@ def build_policy(settings: TrainSettings, method: Method) -> CausalPolicy:
     return policy
 
 
+def build_reward(settings: TrainSettings, errors: Path | None) -> GuardedReward:
+    """The reward of the settings behind its guard; `errors` is where failed samples are saved."""
+    guards = settings.guards
+    policy = ErrorPolicy(
+        on_error=guards.on_reward_error,
+        retries=guards.reward_retries,
+        error_budget=guards.reward_error_budget,
+        key="guards.on_reward_error",
+        budget_key="guards.reward_error_budget",
+    )
+    return GuardedReward(build_part("reward", settings.reward, Reward), policy, errors)
+
+
 def build_workshop(
-    settings: TrainSettings, env: Env, policy: CausalPolicy, method: Method
+    settings: TrainSettings,
+    env: Env,
+    policy: CausalPolicy,
+    method: Method,
+    errors: Path | None = None,
 ) -> TrainingWorkshop:
     """Join environment, rollout engine, chat template and reward."""
     return TrainingWorkshop(
@@ -178,7 +203,7 @@ def build_workshop(
         group_size=settings.method.group_size,  # pyright: ignore
         tasks_per_step=settings.batch.tasks_per_step,  # pyright: ignore
         env=env,
-        reward=build_part("reward", settings.reward, Reward),
+        reward=build_reward(settings, errors),
         chat=policy.chat,
         rollout=build_part("rollout", settings.rollout, RolloutEngine, policy),
         rollout_settings=settings.rollout,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from selfdistill_cli.core.protocols import Readings, Sums
 from selfdistill_cli.core.types import Finish, Group, Score, Stop, Trajectory
 from selfdistill_cli.methods.advantage import is_flat
+from selfdistill_cli.rewards.ranking import concordant_pairs
 from selfdistill_cli.training.evaluation import Evaluation
 
 
@@ -46,6 +47,7 @@ def collection_metrics(groups: Sequence[Group], step: int) -> dict[str, float]:
     return {
         **metrics,
         **_reward_metrics([score for group in groups for score in group.scores]),
+        **_rank_metrics(played),
         "tokens/sampled": float(sum(lengths)),
         "rollout/episodes": float(count),
         "rollout/response_length": sum(lengths) / count,
@@ -73,12 +75,28 @@ def _reward_metrics(scores: Sequence[Score]) -> dict[str, float]:
     }
     for name in names:
         values = [score.parts[name] for score in scores if name in score.parts]
-        metrics[f"reward/{name}"] = sum(values) / len(values)
+        metrics[f"reward/{name}"], metrics[f"reward/{name}_std"] = _moments(values)
     if totals:
-        mean = sum(totals) / len(totals)
-        metrics["reward/mean"] = mean
-        metrics["reward/std"] = math.sqrt(sum((x - mean) ** 2 for x in totals) / len(totals))
+        metrics["reward/mean"], metrics["reward/std"] = _moments(totals)
     return metrics
+
+
+def _moments(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and population standard deviation."""
+    mean = sum(values) / len(values)
+    return mean, math.sqrt(sum((x - mean) ** 2 for x in values) / len(values))
+
+
+def _rank_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Whether solved attempts have a higher total than their unsolved siblings."""
+    found = [
+        concordant_pairs([s.success for s in g.scores], [s.total for s in g.scores]) for g in groups
+    ]
+    pairs = sum(count for _, count in found)
+    ranks = {"reward/rank_pairs": float(pairs)}
+    if pairs:
+        ranks["reward/rank_concordance"] = sum(right for right, _ in found) / pairs
+    return ranks
 
 
 def memory_metrics() -> dict[str, float]:
@@ -87,9 +105,7 @@ def memory_metrics() -> dict[str, float]:
     return {"memory/peak_rss_mb": round(peak_kib / 1024, 1)}
 
 
-def readings_of(
-    step: int, metrics: Mapping[str, float], evaluation: Evaluation | None
-) -> Readings:
+def readings_of(step: int, metrics: Mapping[str, float], evaluation: Evaluation | None) -> Readings:
     """What parts that follow a step may read of it."""
     losses = {
         name.removeprefix("loss/"): value

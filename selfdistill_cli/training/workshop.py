@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from selfdistill_cli.batching.samples import samples_of
 from selfdistill_cli.core.hints import Hint, HintKind, with_hints
-from selfdistill_cli.core.protocols import Chat, Env, Reward, RolloutEngine
+from selfdistill_cli.core.protocols import Chat, Env, RolloutEngine
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.types import Group, Message, Score, Task, Trajectory
+from selfdistill_cli.rewards.guarded import GuardedReward
 from selfdistill_cli.rollout.episodes import play
 from selfdistill_cli.training.demonstrations import demonstrate
+
+EVALUATION = "eval"
+"""The purpose under which episodes are played that nothing is learned from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +47,8 @@ class TrainingWorkshop:
     """Tasks in one step."""
     env: Env
     """Tasks, episodes, hints."""
-    reward: Reward
-    """Scores a finished episode."""
+    reward: GuardedReward
+    """Scores finished episodes."""
     chat: Chat
     """Messages to tokens."""
     rollout: RolloutEngine
@@ -87,11 +92,18 @@ class TrainingWorkshop:
             messages_for=lambda task: self.hinted_messages(task, hints, (), (), None),
             with_hidden=self.with_hidden,
         )
-        pairs = zip(tasks, played, strict=True)
-        return [self._scored(task, trajectories) for task, trajectories in pairs]
+        # All at once and in this order: judges work in batches, and normalisers remember.
+        finished = [trajectory for trajectories in played for trajectory in trajectories]
+        learning = purpose != EVALUATION
+        scores = iter(self.reward.score_many(finished, step=step, learning=learning))
+        return [
+            self._group(task, trajectories, tuple(islice(scores, len(trajectories))))
+            for task, trajectories in zip(tasks, played, strict=True)
+        ]
 
-    def _scored(self, task: Task, trajectories: Sequence[Trajectory]) -> Group:
-        scores = tuple(self.reward.score(trajectory) for trajectory in trajectories)
+    def _group(
+        self, task: Task, trajectories: Sequence[Trajectory], scores: tuple[Score, ...]
+    ) -> Group:
         samples = [
             sample
             for trajectory, score in zip(trajectories, scores, strict=True)

@@ -24,7 +24,7 @@ from documents import (
     words,
 )
 
-from selfdistill_cli.cli import compare, eval, validate
+from selfdistill_cli.cli import check, compare, eval, validate
 from selfdistill_cli.cli.arguments import parse
 from selfdistill_cli.config import catalog, rules, sweeps
 from selfdistill_cli.config.compose import Composed, compose
@@ -66,7 +66,9 @@ def check_command(command: str, own: Path) -> None:
         assert run
     elif subcommand == "validate":
         composed(tuple(validate.parse(rest).words))
-    elif subcommand == "train":
+    elif subcommand in ("train", "check"):
+        if subcommand == "check":
+            assert rest.pop(0) in check.CHECKS
         arguments = parse(rest)
         if arguments.multirun:
             sweeps.check_sweep(arguments.words, None, arguments.config_name)

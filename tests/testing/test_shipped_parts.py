@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from small_classifier import small_classifier
 
 from selfdistill_cli import testing
 from selfdistill_cli.config import catalog
@@ -98,9 +100,32 @@ def test_env(option: str) -> None:
     testing.check_env(env.build)
 
 
+@pytest.fixture(scope="module")
+def reward_paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """What the rewards read that read a file or a folder."""
+    folder = tmp_path_factory.mktemp("rewards")
+    small_classifier(folder / "model", num_labels=2)
+    rated = folder / "rated.jsonl"
+    rated.write_text('{"task": "t", "program": "x", "score": 0.5}\n')
+    return {"learned": folder / "model", "recorded": rated}
+
+
 @pytest.mark.parametrize("option", catalog.options(FOLDERS, "reward"))
-def test_reward(option: str) -> None:
-    reward = compose([f"reward={option}"]).settings.reward
+def test_reward(option: str, reward_paths: dict[str, Path]) -> None:
+    path = reward_paths.get(option)
+    words = [] if path is None else [f"reward.components.{option}.path={path}"]
+    reward = compose([f"reward={option}", *words]).settings.reward
+    testing.check_reward(reward.build, outcomes=ENV_OUTCOMES)
+
+
+@pytest.mark.parametrize("option", catalog.options(FOLDERS, "reward/component"))
+def test_normalized_component(option: str, reward_paths: dict[str, Path]) -> None:
+    key = "reward.components.one"
+    path = reward_paths.get(option)
+    words = [f"+reward/component@{key}={option}", f"{key}.normalize=true"]
+    words += [] if path is None else [f"{key}.path={path}"]
+    others = [f"~reward.components.{name}" for name in ("tests", "syntax", "lint", "overlong")]
+    reward = compose(["reward=composite", *others, *words]).settings.reward
     testing.check_reward(reward.build, outcomes=ENV_OUTCOMES)
 
 

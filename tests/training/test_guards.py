@@ -16,8 +16,9 @@ from selfdistill_cli.training.guards import Guards
 from selfdistill_cli.training.settings import GuardSettings, OptimSettings, TorchEngineSettings
 
 SETTINGS = GuardSettings(
-    on_nonfinite="stop", on_collapse="stop", collapse_window=2, collapse_fraction=0.5
-)
+    on_nonfinite="stop", on_collapse="stop", collapse_window=2, collapse_fraction=0.5,
+    on_reward_error="mask", reward_retries=2, reward_error_budget=9, rank_window=3, rank_floor=0.6,
+)  # fmt: skip
 
 
 def test_collapse_stops_with_the_remedy():

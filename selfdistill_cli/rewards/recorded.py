@@ -1,0 +1,90 @@
+"""Scores that were given before, by people for example, to exactly these answers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from selfdistill_cli.core.errors import DataError, did_you_mean
+from selfdistill_cli.core.types import Trajectory
+from selfdistill_cli.rewards.errors import Refused, read_number
+from selfdistill_cli.rewards.outcomes import MASKED, answer_of, each, program_of
+from selfdistill_cli.rewards.settings import RecordedComponent
+
+KEYS = ("task", "score", "text", "program", "sha256", "note")
+TEXTS = ("text", "program", "sha256")
+EXPECTED = 'expected {"task": "...", "program": "...", "score": 0.5}'
+
+
+class Recorded:
+    """Looks an answer up by task and by its exact program or text."""
+
+    def __init__(self, settings: RecordedComponent) -> None:
+        """Read the file; raises DataError that names the line."""
+        self._scores = read_scores(Path(settings.path))
+        self._unrated = MASKED if settings.unrated is None else settings.unrated
+
+    def values(self, trajectories: Sequence[Trajectory]) -> list[Any]:
+        """One recorded score per trajectory, the default for those without one."""
+        return each(self._value, trajectories)
+
+    def _value(self, trajectory: Trajectory) -> Any:
+        for text in (program_of(trajectory), answer_of(trajectory)):
+            score = self._scores.get((trajectory.task.id, digest(text)))
+            if score is not None:
+                return score
+        return self._unrated
+
+
+def digest(text: str) -> str:
+    """SHA-256 of a text, as the file may have it."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def read_scores(path: Path) -> dict[tuple[str, str], float]:
+    """Scores by task and digest; raises DataError."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeError) as error:
+        raise DataError(f"{path}: cannot be read as text: {error}") from error
+    scores: dict[tuple[str, str], float] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        key, score = _record(line, f"{path}:{number}")
+        if scores.setdefault(key, score) != score:
+            raise DataError(
+                f"{path}:{number}: task {key[0]} has another score, {scores[key]:g}, for the same "
+                "answer above; keep one of them, or their mean"
+            )
+    if not scores:
+        raise DataError(f"{path}: holds no line; {EXPECTED} on each")
+    return scores
+
+
+def _record(line: str, where: str) -> tuple[tuple[str, str], float]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{where}: no JSON ({error}); {EXPECTED}") from error
+    if not isinstance(record, dict):
+        raise DataError(f"{where}: no JSON object; {EXPECTED}")
+    for key in record:
+        if key not in KEYS:
+            raise DataError(
+                f"{where}: there is no field '{key}'{did_you_mean(key, KEYS)} "
+                f"(known: {', '.join(KEYS)})"
+            )
+    named = [key for key in TEXTS if isinstance(record.get(key), str)]
+    if not isinstance(record.get("task"), str) or len(named) != 1:
+        raise DataError(f"{where}: needs task and one of {', '.join(TEXTS)} as texts; {EXPECTED}")
+    try:
+        score = read_number(record.get("score"))
+    except Refused as error:
+        raise DataError(f"{where}: score: found {error.found}, expected a finite number") from error
+    text = record[named[0]]
+    key = text.strip().lower() if named[0] == "sha256" else digest(text)
+    return (record["task"], key), score
