@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "train": "train a policy, or continue a run that was stopped",
     "eval": "measure a checkpoint of a run on a panel of tasks, with an interval",
     "compare": "set the runs of several methods side by side, with intervals and curves",
+    "doctor": "say what this machine has, and whether training can start on it",
 }
 """Sub-commands, each a module of this package with `main(argv) -> int`, and what they do."""
 

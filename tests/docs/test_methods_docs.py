@@ -24,7 +24,7 @@ from documents import (
     words,
 )
 
-from selfdistill_cli.cli import compare, eval
+from selfdistill_cli.cli import compare, doctor, eval
 from selfdistill_cli.cli.arguments import parse
 from selfdistill_cli.config import catalog, rules, sweeps
 from selfdistill_cli.config.compose import Composed, compose
@@ -64,6 +64,8 @@ def check_command(command: str, own: Path) -> None:
     elif subcommand == "eval":
         run, _, _ = eval.parse(rest)
         assert run
+    elif subcommand == "doctor":
+        composed(tuple(doctor.parse(rest)[0]))
     elif subcommand == "train":
         arguments = parse(rest)
         if arguments.multirun:
