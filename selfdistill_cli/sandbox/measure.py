@@ -31,7 +31,7 @@ def cold_ms(settings: SandboxSettings, repeats: int = 3) -> float:
     """Return the median time from nothing to the first report; raises SandboxError."""
     times = []
     for _ in range(repeats):
-        box = Sandbox(settings)
+        box = Sandbox(settings, quiet=True)
         start = time.perf_counter()
         try:
             KINDS["call"](box, 1)
@@ -54,7 +54,7 @@ def warm_ms(box: Sandbox, kind: str, count: int) -> list[float]:
 
 def batch_ms(settings: SandboxSettings, kind: str, count: int, workers: int) -> float:
     """Return the time per job of a batch with so many workers, all of them warm."""
-    box = Sandbox(dataclasses.replace(settings, workers=workers))
+    box = Sandbox(dataclasses.replace(settings, workers=workers), quiet=True)
     try:
         KINDS[kind](box, 4 * workers)
         start = time.perf_counter()
