@@ -1,8 +1,9 @@
-"""What tests of the sandbox share: short programs, and a count of living processes."""
+"""What tests of the sandbox share: short programs, and a count of what they leave behind."""
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from selfdistill_cli.sandbox.jobs import CallJob, CallReport
@@ -39,3 +40,47 @@ def processes() -> set[int]:
         found.update(below)
         todo.extend(below)
     return found
+
+
+def footprint() -> dict[str, int]:
+    """Count what an attack could leave on this machine: see `excess`."""
+    places = ("/", "/tmp", "/var/tmp", "/dev/shm", str(Path.home()), os.getcwd())
+    files = {path for place in places for path in Path(place).glob("*pwn*")}
+    objects = [Path(f"/proc/sysvipc/{kind}") for kind in ("shm", "sem", "msg")]
+    return {
+        "processes": len(processes()),
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "files": len(files),
+        "shared memory": sum(len(path.read_text().splitlines()) for path in objects),
+    }
+
+
+def excess(before: dict[str, int], seconds: float = 5.0) -> dict[str, int]:
+    """Return what there is more of than before; processes are given time to be buried."""
+    deadline = time.monotonic() + seconds
+    while True:
+        now = footprint()
+        more = {name: now[name] - count for name, count in before.items() if now[name] > count}
+        if not more or time.monotonic() >= deadline:
+            return more
+        time.sleep(0.01)
+
+
+def resident_kb(pid: int | str = "self") -> int:
+    """Return the memory that a process holds, in KiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(row.split()[1]) for row in status.splitlines() if row.startswith("VmRSS"))
+
+
+def below(pid: int) -> list[int]:
+    """Return the children of a process."""
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+def server(sandbox: Sandbox, seat: int = 0) -> int:
+    """Return the fork server of a seat: under bubblewrap it is a child of what was started."""
+    worker = sandbox._seats[seat].worker
+    assert worker is not None
+    started = worker._process.pid
+    return below(started)[0] if sandbox.level.startswith("bubblewrap") else started

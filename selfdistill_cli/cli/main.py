@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "validate": "check an environment's tasks: do their references pass, do wrong answers fail",
     "check": "find out before a run whether its reward can rank",
     "compare": "set the runs of several methods side by side, with intervals and curves",
+    "doctor": "say what this machine has, and whether training can start on it",
 }
 """Sub-commands, each a module of this package with `main(argv) -> int`, and what they do."""
 

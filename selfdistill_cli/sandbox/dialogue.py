@@ -193,7 +193,7 @@ class Examination:
     def __init__(self, candidate: Candidate, tester: Running, entry_point: str) -> None:
         """Join two conversations."""
         self._candidate, self._tester, self._name = candidate, tester, entry_point
-        self._last = ""
+        self._last, self._last_status = "", ""
 
     def run(self, test: str) -> Dialogue[TestResult]:
         """Run one test statement; raises Dead when one of the two processes is no more."""
@@ -203,12 +203,13 @@ class Examination:
 
     def relay(self) -> Dialogue[list[str] | None]:
         """Forward calls until the tester is done; return its problem."""
-        self._last = ""
+        self._last, self._last_status = "", ""
         while True:
             message = yield from self._tester.receive()
             if type(message.get("call")) is not list:
                 return (yield from self._problem(message))
             result, answer = yield from self._candidate.call(message["call"])
+            self._last_status = result.status
             self._last = f"{show_call(self._name, message['call'])} {show_result(result)}"
             if result.status == "returned":
                 self._tester.send({"value": answer["value"]})
@@ -229,6 +230,8 @@ class Examination:
 
     def _result(self, problem: list[str]) -> TestResult:
         status, message, line = problem
+        if status == "raised" and self._last_status in ("memory", "bad_value"):
+            status = self._last_status  # what the test raised is our own exception for it
         parts = [f"{line} failed" if status == "failed" else f"{line} raised {message}"]
         if self._last:
             parts.append(self._last)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -20,6 +19,8 @@ PACKAGE = Path(__file__).parents[2]
 INSIDE = Path(__file__).parent / "inside"
 HOME = "/box"
 SCRATCH = "/scratch"
+ISOLATING = ("bubblewrap", "landlock")
+"""Levels that `auto` may take, strongest first."""
 TREE_BYTES = 128 << 20
 """What Python itself, twice, and the kernel's part of a program may take beside its memory."""
 DEVICES = ("/dev/null", "/dev/urandom")
@@ -37,6 +38,22 @@ DESCRIPTIONS = {
     "landlock": "landlock (no files but Python's, no scratch directory) + seccomp + limits",
     "process": "process (resource limits ONLY: programs can read your files and use the network)",
 }
+GUARANTEES = {
+    "bubblewrap": (
+        "out of a program's reach: your files, processes, network, environment, devices, and every "
+        "system call that is not listed; bounded: CPU, memory, disk, output. NOT kept: bugs of the "
+        "kernel, and what can be learned from timing"
+    ),
+    "landlock": (
+        "as bubblewrap, but a program can ask whether a path exists, how large it is and when it "
+        "was changed, and it shares the process and user numbers of this machine"
+    ),
+    "process": (
+        "bounded: CPU, memory, size of one file, output. NOT kept: your files, processes, network "
+        "and keys are in a program's reach"
+    ),
+}
+"""What is and is not guaranteed, in one sentence each."""
 WARNING = (
     "WARNING: env.sandbox=process: the programs that a model writes run WITHOUT ISOLATION, as you: "
     "they can read your files and keys, write and delete, use the network and stop your "
@@ -87,7 +104,7 @@ def candidates(level: str) -> tuple[str, ...]:
             f"the code sandbox runs on Linux only, found {sys.platform}; use a Linux machine, a "
             "virtual machine or a container"
         )
-    return ("bubblewrap", "landlock") if level == "auto" else (level,)
+    return ISOLATING if level == "auto" else (level,)
 
 
 def launch(level: str, settings: SandboxSettings) -> Launch:
@@ -195,12 +212,3 @@ def bubblewrap_arguments(scratch_bytes: int) -> list[str]:
         arguments += ["--dev-bind", device, device]
     arguments += ["--size", str(scratch_bytes), "--tmpfs", SCRATCH, "--chdir", SCRATCH]
     return [*arguments, "--remount-ro", "/", "--"]
-
-
-def version() -> str:
-    """Return bubblewrap's version, or an empty string."""
-    binary = bubblewrap()
-    if binary is None:
-        return ""
-    shown = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=10)
-    return shown.stdout.strip().removeprefix("bubblewrap ")

@@ -73,9 +73,9 @@ class Sandbox:
     several threads at once.
     """
 
-    def __init__(self, settings: SandboxSettings) -> None:
-        """Keep the settings; nothing is started."""
-        self._settings = settings
+    def __init__(self, settings: SandboxSettings, quiet: bool = False) -> None:
+        """Keep the settings; nothing is started. `quiet` is for whoever says the level itself."""
+        self._settings, self._quiet = settings, quiet
         self._owner = os.getpid()
         self._seats: list[Seat] = []
         self._level = ""
@@ -100,7 +100,7 @@ class Sandbox:
                 launch = levels.launch(level, self._settings)
                 self._seats.extend(self._try(launch))
                 self._level = launch.description
-                if level == "process":
+                if level == "process" and not self._quiet:
                     log.warning(levels.WARNING)
                 return
             except (SandboxError, OSError) as error:

@@ -60,7 +60,14 @@ def test_a_dry_run_takes_less_than_three_seconds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["train", "--help"], ["train", "--dry-run"], ["compare", "--help"]]
+    "words",
+    [
+        ["--help"],
+        ["train", "--help"],
+        ["train", "--dry-run"],
+        ["compare", "--help"],
+        ["doctor", "--help"],
+    ],
 )
 def test_nothing_heavy_is_imported_before_it_is_used(tmp_path: Path, words: list[str]) -> None:
     code = (
@@ -191,7 +198,7 @@ def test_completion_knows_commands_groups_and_options(tmp_path: Path) -> None:
         said = selfdistill(tmp_path, "-sc", "query=bash", COMP_LINE=line, COMP_POINT=str(len(line)))
         return said.stdout.split()
 
-    assert complete("selfdistill tr") == ["train", "eval", "check", "compare"]
+    assert complete("selfdistill tr") == ["train", "eval", "validate", "check", "compare", "doctor"]
     assert "method=grpo" in complete("selfdistill train method=g")
     assert complete("selfdistill eval x") == []
     script = selfdistill(tmp_path, "-sc", "install=bash").stdout

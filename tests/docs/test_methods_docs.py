@@ -24,7 +24,7 @@ from documents import (
     words,
 )
 
-from selfdistill_cli.cli import check, compare, eval, validate
+from selfdistill_cli.cli import check, compare, doctor, eval, validate
 from selfdistill_cli.cli.arguments import parse
 from selfdistill_cli.config import catalog, rules, sweeps
 from selfdistill_cli.config.compose import Composed, compose
@@ -64,6 +64,8 @@ def check_command(command: str, own: Path) -> None:
     elif subcommand == "eval":
         run, _, _ = eval.parse(rest)
         assert run
+    elif subcommand == "doctor":
+        composed(tuple(doctor.parse(rest)[0]))
     elif subcommand == "validate":
         composed(tuple(validate.parse(rest).words))
     elif subcommand in ("train", "check"):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from attacking import RIGHT, processes, run
+from attacking import RIGHT, excess, footprint, resident_kb, run, server
 
 from selfdistill_cli.core.errors import SandboxError
 from selfdistill_cli.sandbox.jobs import ProgramJob
@@ -52,14 +51,14 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
 
 @pytest.fixture
 def survival(sandbox: Sandbox) -> Iterator[None]:
-    """After every attack: the next program runs, and no process is left over."""
+    """After every attack: the next program runs, and nothing is left on the machine."""
     job = ProgramJob(program=RIGHT, entry_point="f", setup="", tests=("assert f(1) == 2",))
     assert sandbox.run_programs([job])[0].results[0].status == "passed"
-    before = processes()
+    before, first = footprint(), server(sandbox)
+    memory = resident_kb(first)
     yield
     report = run(sandbox, RIGHT)
     assert [result.value for result in report.results] == [2, 3]
-    deadline = time.monotonic() + 5
-    while len(processes()) > len(before) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert len(processes()) <= len(before)
+    assert not excess(before)
+    if server(sandbox) == first:  # else it was replaced, which leaves nothing either
+        assert resident_kb(first) < memory + 4096

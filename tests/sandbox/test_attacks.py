@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from attacking import body, run
 
+from selfdistill_cli.sandbox.jobs import StdioJob
 from selfdistill_cli.sandbox.sandbox import Sandbox
 
 pytestmark = pytest.mark.usefixtures("survival")
@@ -44,6 +45,22 @@ LIMITS = {
         body("a = []\nfor _ in range(100_000): a = [a]\nreturn a"),
         "bad_value",
     ),
+    "crash by recursion": (
+        "import sys\nsys.setrecursionlimit(10**9)\n"
+        + body("class A:\n    def __getattr__(s, n): return getattr(s, n + 'a')\nreturn A().x"),
+        "crashed",
+    ),
+    "killed by its own clock": (
+        body("import signal, time\nsignal.alarm(1)\ntime.sleep(3)"),
+        "crashed",
+    ),
+    "huge integer": (body("return 10**300_000"), "bad_value"),
+    "object that pickles to an attack": (
+        "import os\nclass A:\n    def __reduce__(s): return os.system, ('touch /tmp/pwn',)\n"
+        + body("return A()"),
+        "bad_value",
+    ),
+    "generator": (body("yield x"), "bad_value"),
     "object": (
         "class E:\n    def __eq__(self, other): return True\n" + body("return E()"),
         "bad_value",
@@ -96,17 +113,47 @@ FORBIDDEN = {
     "kill first": "os.kill(1, 9)",
     "kill group": "os.killpg(0, 9)",
     "tcp": "socket.socket()",
+    "udp": "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+    "ipv6": "socket.socket(socket.AF_INET6)",
+    "raw": "socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)",
+    "netlink": "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)",
+    "host beyond": "socket.create_connection(('192.0.2.1', 80), 1)",
+    "web page": "__import__('urllib.request').request.urlopen('http://192.0.2.1', timeout=1)",
+    "name lookup": "socket.getaddrinfo('example.org', 80)",
     "socket pair": "socket.socketpair()",
     "abstract socket": "socket.socket(socket.AF_UNIX)",
     "raise limits": "resource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
     "namespaces": "check(LIBC.unshare(0x10000000))",
     "ptrace": "check(LIBC.ptrace(16, os.getppid(), 0, 0))",
+    "memory by system call": (
+        "check(LIBC.syscall(310, os.getppid(), ctypes.byref(IO), 1, ctypes.byref(IO), 1, 0))"
+    ),
+    "signal by process descriptor": "signal.pidfd_send_signal(os.pidfd_open(os.getppid()), 9)",
+    "stop itself": "os.kill(os.getpid(), signal.SIGSTOP)",
+    "signal by queue": "check(LIBC.sigqueue(os.getppid(), 9, 0))",
+    "priority": "os.setpriority(os.PRIO_PROCESS, 0, -20)",
+    "mount": "check(LIBC.mount(b'none', b'/scratch', b'tmpfs', 0, None))",
+    "root": "os.chroot('.')",
+    "device": "os.mknod('device', 0o600 | 0o020000, os.makedev(1, 1))",
+    "link out": "os.symlink('/etc/passwd', 'link') or open('link').read()",
+    "hard link": "os.link('/etc/passwd', 'link')",
+    "permissions": "os.chmod(os.__file__, 0o777)",
     "signal by descriptor": "fcntl.fcntl(3, 8, os.getppid())",
     "other user": "os.setuid(12345)",
     "shared memory": "check(LIBC.shmget(1, 4096, 0o1666))",
     "anonymous file": "os.memfd_create('x')",
     "hosts' users": "open('/etc/passwd').read()",
+    "hosts' secrets": "open('/etc/shadow').read()",
     "environment": "open('/proc/self/environ').read()",
+    "environment of the parent": "open(f'/proc/{os.getppid()}/environ').read()",
+    "environment of the first": "open('/proc/1/environ').read()",
+    "command lines": "open(f'/proc/{os.getppid()}/cmdline').read()",
+    "processes": "os.listdir('/proc')",
+    "own memory map": "open('/proc/self/maps').read()",
+    "descriptors by name": "os.open('/proc/self/fd/3', os.O_RDWR)",
+    "disks": "os.listdir('/sys/block')",
+    "keys of the user": "os.listdir(os.path.expanduser('~/.ssh'))",
+    "log in": "open(os.path.expanduser('~root/.netrc')).read()",
     "memory of the parent": "open(f'/proc/{os.getppid()}/mem', 'rb').read(1)",
     "root folder": "open('/pwn', 'w').write('x')",
     "temporary folder": "open('/tmp/pwn', 'w').write('x')",
@@ -115,8 +162,9 @@ FORBIDDEN = {
     "the sandbox's files": "open(sys.modules[wire].__file__, 'a').write('x')",
 }
 PRELUDE = """
-import ctypes, fcntl, os, resource, socket, subprocess, sys
+import ctypes, fcntl, os, resource, signal, socket, subprocess, sys
 LIBC = ctypes.CDLL(None, use_errno=True)
+IO = (ctypes.c_void_p * 2)()
 wire = 'selfdistill_cli.sandbox.inside.wire'
 def check(result):
     if result < 0: raise OSError(ctypes.get_errno(), 'refused')
@@ -132,6 +180,36 @@ def test_it_is_not_possible(sandbox: Sandbox, name: str) -> None:
     result = run(sandbox, PRELUDE, FORBIDDEN[name]).results[0]
     assert result.status == "returned", result
     assert result.value[0] is False, result
+
+
+def test_a_whole_program_can_do_none_of_it_either(sandbox: Sandbox) -> None:
+    program = PRELUDE + "for line in sys.stdin:\n    print(f(line)[0])"
+    job = StdioJob(program=program, inputs=("\n".join(FORBIDDEN.values()),), time_limit_s=10.0)
+    result = sandbox.run_stdio([job])[0].results[0]
+    assert result.status == "finished", result
+    assert result.output.split() == ["False"] * len(FORBIDDEN)
+
+
+def test_a_bounded_fork_bomb_has_no_children(sandbox: Sandbox) -> None:
+    program = (
+        "import os\nn = 0\ndef spawn(): return os.posix_spawn('/bin/sh', ['sh'], {})\n"
+        "for make in (os.fork, os.forkpty, spawn):\n"
+        "    for _ in range(20):\n        try:\n            if make() == 0: os._exit(0)\n"
+        "            n += 1\n        except OSError: pass\n"
+    )
+    assert run(sandbox, program + body("return n"), 1).results[0].value == 0
+    job = StdioJob(program=program + "print(n)", inputs=("",))
+    assert sandbox.run_stdio([job])[0].results[0].output == "0\n"
+
+
+def test_empty_files_without_number(sandbox: Sandbox) -> None:
+    fill = body(
+        "i = 0\ntry:\n    while True:\n        open(f'pwn{i}', 'w').close()\n        i += 1\n"
+        "except OSError: return i"
+    )
+    assert run(sandbox, fill, 1).results[0].status in ("timeout", "returned")
+    look = body("import os\ntry: return os.listdir('.')\nexcept OSError: return []")
+    assert run(sandbox, look, 1).results[0].value == []
 
 
 def test_files_of_the_user_are_out_of_reach(sandbox: Sandbox, tmp_path: Path) -> None:
