@@ -54,7 +54,7 @@ def test_a_recipe_that_reads_a_teacher_asks_for_one(method: str) -> None:
         (
             ["env.attempts=8", "rollout.max_turns=8"],
             "env.attempts: got 8, but 8 answers of rollout"
-            ".max_new_tokens=64 and what is said between them do not fit into rollout.max_context_t",
+            ".max_new_tokens=64 and what is said between them do not fit into rollout",
         ),
         (["env.data=humanevl"], "env.data: got 'humanevl', no such file; expected a .jsonl or "),
         (["env.data=/nowhere.jsonl"], "env.data: got '/nowhere.jsonl', no such file"),
