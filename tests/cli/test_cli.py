@@ -191,7 +191,7 @@ def test_completion_knows_commands_groups_and_options(tmp_path: Path) -> None:
         said = selfdistill(tmp_path, "-sc", "query=bash", COMP_LINE=line, COMP_POINT=str(len(line)))
         return said.stdout.split()
 
-    assert complete("selfdistill tr") == ["train", "eval", "compare"]
+    assert complete("selfdistill tr") == ["train", "eval", "validate", "compare"]
     assert "method=grpo" in complete("selfdistill train method=g")
     assert complete("selfdistill eval x") == []
     script = selfdistill(tmp_path, "-sc", "install=bash").stdout
