@@ -57,6 +57,13 @@ def test_made_up_worlds_share_no_name_with_each_other():
     assert one != fictional_world(1, "practice", 60)
 
 
+def test_a_large_made_up_world_runs_out_of_no_names():
+    world = fictional_world(0, "practice", 2000)
+    for attribute in ("code", "prefix", "capital"):
+        values = [entity.facts[attribute] for entity in world if entity.kind == "country"]
+        assert len(set(values)) == 2000
+
+
 def test_the_question_alone_does_not_find_the_answer():
     for split in (*PARTS, "practice", "demonstrations"):
         found = library(split)

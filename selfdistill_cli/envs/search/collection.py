@@ -26,8 +26,6 @@ LEAK_RESULTS = 5
 """The question's own words must not find the answer among so many pages."""
 VETTED_STEPS = 12
 """Actions in which an expert must be able to answer, choosing from listed ones."""
-FICTIONAL_LIMIT = 60
-"""Questions of one kind in a made-up world."""
 VETTING = SearchSettings(
     format="choices", max_steps=VETTED_STEPS, max_observation=240, instructions=None,
     describe_tools=False, show_choices=True, corpus=None, questions=None, retriever="fts5",
@@ -91,11 +89,13 @@ def _library(entities: Sequence[Entity], kind: str, index: str | None) -> Librar
     return Library(pages, open_retriever(kind, pages, index), lexicon_of(entities))
 
 
-def asked(entities: Sequence[Entity], limit: int, seed: int) -> tuple[Question, ...]:
+def asked(
+    entities: Sequence[Entity], limit: int, seed: int, hops: Sequence[int] = (2, 3, 4)
+) -> tuple[Question, ...]:
     """Return vetted questions about entities; the index is in memory and always FTS5."""
     pages = pages_about(entities)
     library = Library(pages, FtsIndex(pages, None), lexicon_of(entities))
-    return tuple(ask(entities, limit, seed, lambda question: vetted(library, question)))
+    return tuple(ask(entities, limit, seed, lambda q: q.hops in hops and vetted(library, q)))
 
 
 @cache
@@ -114,14 +114,15 @@ def real(settings: SearchSettings) -> Collection:
 def fictional(settings: SearchSettings, part: str) -> Collection:
     """Return a made-up world whose questions are one split."""
     world = fictional_world(settings.world_seed, part, settings.world_size)
-    questions = _invented(settings.world_seed, part, settings.world_size)
+    questions = _invented(settings.world_seed, part, settings.world_size, tuple(settings.hops))
     library = _library(world, settings.retriever, settings.index)
-    return Collection(library=library, questions=_by_part(questions, settings.hops))
+    return Collection(library=library, questions={part: questions})
 
 
 @cache
-def _invented(seed: int, part: str, size: int) -> tuple[Question, ...]:
-    return asked(fictional_world(seed, part, size), FICTIONAL_LIMIT, seed)
+def _invented(seed: int, part: str, size: int, hops: tuple[int, ...]) -> tuple[Question, ...]:
+    """Return as many questions of each kind as there are countries, if there are so many."""
+    return asked(fictional_world(seed, part, size), size, seed, hops)
 
 
 def _by_part(questions: Iterable[Question], hops: Sequence[int]) -> dict[str, tuple[Question, ...]]:

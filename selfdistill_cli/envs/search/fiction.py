@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 from selfdistill_cli.core.seeds import stream
@@ -23,21 +24,24 @@ class _Names:
         return options[int(self._rng.integers(len(options)))]
 
     def word(self, syllables: int = 2) -> str:
-        """Return a new capitalised word."""
-        while True:
-            parts = [self._pick(STARTS) + self._pick(VOWELS) for _ in range(syllables)]
+        """Return a new capitalised word, a longer one where the short ones are used up."""
+        for draw in count():
+            parts = [self._pick(STARTS) + self._pick(VOWELS) for _ in range(syllables + draw // 20)]
             word = ("".join(parts) + self._pick(ENDS)).capitalize()
             if word not in self._taken:
                 self._taken.add(word)
                 return word
+        raise AssertionError
 
-    def letters(self, count: int) -> str:
-        """Return new capital letters."""
-        while True:
-            text = "".join(chr(65 + int(self._rng.integers(26))) for _ in range(count))
-            if text not in self._taken:
-                self._taken.add(text)
+    def letters(self, use: str) -> str:
+        """Return two capital letters that are new for that use, more where those are used up."""
+        for draw in count():
+            length = 2 + draw // 20
+            text = "".join(chr(65 + int(self._rng.integers(26))) for _ in range(length))
+            if use + text not in self._taken:
+                self._taken.add(use + text)
                 return text
+        raise AssertionError
 
 
 def fictional_world(seed: int, part: str, size: int) -> tuple[Entity, ...]:
@@ -56,8 +60,9 @@ def fictional_world(seed: int, part: str, size: int) -> tuple[Entity, ...]:
     elements = [names.word() + "ium" for _ in range(size // 3)]
     for place, name in enumerate(elements):
         facts = {
-            "number": place + 1, "symbol": names.letters(2), "density": _drawn(rng, 5, 220) / 10,
-            "weight": _drawn(rng, 10, 2500) / 10, "discoverer": f"{names.word(1)} {names.word()}",
+            "number": place + 1, "symbol": names.letters("symbol"),
+            "density": _drawn(rng, 5, 220) / 10, "weight": _drawn(rng, 10, 2500) / 10,
+            "discoverer": f"{names.word(1)} {names.word()}",
             "year": _drawn(rng, 1650, 1990), "place": countries[_drawn(rng, 0, size)],
         }  # fmt: skip
         if place + 1 < len(elements):
@@ -92,6 +97,6 @@ def _country(name: str, countries: list[str], names: _Names, rng: Any) -> dict[s
         "highest": f"Mount {names.word()}", "highest_m": _drawn(rng, 300, 8000),
         "mean_elevation": _drawn(rng, 20, 1800), "capital": names.word(),
         "anthem": f"{names.word()} {names.word(1)}", "currency": names.word(1).lower() + " crowns",
-        "code": f".{names.letters(2).lower()}", "prefix": names.letters(2),
+        "code": "." + names.letters("code").lower(), "prefix": names.letters("prefix"),
         "partner": others[_drawn(rng, 0, len(others))], "partner_share": _drawn(rng, 10, 80),
     }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-WORD = re.compile(r"\.[a-z]{2}\b|\w[\w'-]*")
+WORD = re.compile(r"\.[a-z]{2,4}\b|\w[\w'-]*")
 CAPITALISED = re.compile(
     r"\b[A-Z][\w'-]*(?: (?:of |the |and )?[A-Z][\w'-]*)*|\b\d[\d,.]*\d\b|\b\d\b"
 )

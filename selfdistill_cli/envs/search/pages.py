@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from selfdistill_cli.envs.search.facts import Entity
@@ -107,6 +108,7 @@ def page_id(entity: Entity, attribute: str) -> str:
     return f"{_slug(entity.name)}/{SECTION[entity.kind, attribute]}"
 
 
+@lru_cache(maxsize=2**14)
 def _slug(name: str) -> str:
     return "-".join("".join(c if c.isalnum() else " " for c in name.lower()).split())
 

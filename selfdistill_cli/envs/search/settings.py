@@ -38,7 +38,8 @@ class SearchSettings(AgentSettings):
     hops: list[int]
     """Keep built-in questions with these numbers of hops; from 2 to 4."""
     world_size: int
-    """Countries in the made-up worlds of the splits practice and demonstrations."""
+    """Countries in the made-up worlds of the splits practice and demonstrations, and questions
+    of each kind about them."""
     world_seed: int
     """Another number makes other made-up worlds."""
     prompt_skills: str | None
