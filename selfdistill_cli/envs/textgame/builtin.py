@@ -10,12 +10,12 @@ from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.agents.actions import Action, Tool
 from selfdistill_cli.envs.agents.world import Reply
+from selfdistill_cli.envs.gymnasium.splits import numbers
 from selfdistill_cli.envs.textgame import rules
 from selfdistill_cli.envs.textgame.game import Game, State
 from selfdistill_cli.envs.textgame.generator import generate
 from selfdistill_cli.envs.textgame.planner import next_command, walkthrough
 from selfdistill_cli.envs.textgame.settings import TextGameSettings
-from selfdistill_cli.envs.textgame.splits import numbers
 
 game_of = functools.lru_cache(maxsize=2048)(generate)
 SKILLS = {

@@ -7,13 +7,16 @@ from typing import ClassVar
 from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.envs.agents.env import AgentEnv
 from selfdistill_cli.envs.agents.world import Domain
+from selfdistill_cli.envs.gymnasium.splits import SPLITS
 from selfdistill_cli.envs.textgame.builtin import BuiltinGames
 from selfdistill_cli.envs.textgame.settings import TextGameSettings
-from selfdistill_cli.envs.textgame.splits import SPLITS
 
 ATTEMPTS: frozenset[HintKind] = frozenset({"feedback", "own_wrong_answer", "sibling", "meta_skill"})
-KNOWN: dict[str, frozenset[HintKind]] = {
+OF_SOURCE: dict[str, frozenset[HintKind]] = {
     "builtin": frozenset({"answer", "evidence", "skill"}),
+    "textworld": frozenset({"answer"}),
+    "textarena": frozenset(),
+    "gem": frozenset(),
 }
 
 
@@ -21,13 +24,27 @@ class TextGameEnv(AgentEnv):
     """Rooms, doors, things and a quest; the agent writes commands."""
 
     name = "textgame"
+    hints = ATTEMPTS | OF_SOURCE["builtin"]
     splits: ClassVar[tuple[str, ...]] = SPLITS
 
     def __init__(self, settings: TextGameSettings) -> None:
-        """Choose whose games; a package is imported only when its games are."""
+        """Choose whose games; a package is imported only when its games are asked for."""
         super().__init__(settings, _domain(settings))
-        self.hints = ATTEMPTS | KNOWN[settings.source.partition(":")[0]]
+        self.hints = ATTEMPTS | OF_SOURCE[settings.source.partition(":")[0]]
 
 
 def _domain(settings: TextGameSettings) -> Domain:
-    return BuiltinGames(settings)
+    """Return the games of the source that the settings name."""
+    if settings.source == "builtin":
+        return BuiltinGames(settings)
+    if settings.source == "textworld":
+        from selfdistill_cli.envs.textgame.sources.textworld import TextWorldGames
+
+        return TextWorldGames(settings)
+    if settings.source.startswith("textarena:"):
+        from selfdistill_cli.envs.textgame.sources.textarena import TextArenaGames
+
+        return TextArenaGames(settings)
+    from selfdistill_cli.envs.textgame.sources.gem import GemGames
+
+    return GemGames(settings)
