@@ -23,8 +23,8 @@ INSTALL = (
     "pip install --no-deps textworld==1.7.0 jericho && pip install numpy networkx more_itertools "
     "tatsu==5.8.3 hashids mementos termcolor prompt_toolkit tqdm"
 )
-IDLE = ("look", "inventory", "examine ", "drop ")
-"""Commands that bring nobody further; they are possible, but not listed."""
+IDLE = ("look", "inventory", "examine ")
+"""Commands that change nothing; they are possible, but not listed."""
 
 
 def textworld() -> Any:
@@ -103,11 +103,9 @@ class TextWorldWorld(CommandWorld):
             self._closer()
 
     def choices(self) -> Sequence[Action]:
-        """Return the possible commands that may bring the player further."""
-        commands = [c for c in self._state.admissible_commands or () if not c.startswith(IDLE)]
-        plan = self._plan()
-        needed = [plan[0]] if plan and plan[0] not in commands else []
-        return [done_by(command) for command in sorted([*commands, *needed])]
+        """Return the possible commands that change something."""
+        commands = self._state.admissible_commands or ()
+        return [done_by(command) for command in sorted(commands) if not command.startswith(IDLE)]
 
     def _plan(self) -> list[str]:
         return list(self._state.policy_commands or ())
