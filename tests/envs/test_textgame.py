@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from text_games import KINDS, play, score, text_game, wander
 
-from selfdistill_cli.core.errors import ConfigError, FieldError
+from selfdistill_cli.core.errors import ConfigError, DataError, FieldError
 from selfdistill_cli.envs.agents.actions import Action, Malformed
 from selfdistill_cli.envs.agents.formats import FORMATS
 from selfdistill_cli.envs.textgame import rules
@@ -160,13 +160,14 @@ def test_settings_out_of_range_are_told():
 
 
 def test_each_hint_is_another_text_and_says_what_it_promises():
-    env = text_game()
+    env = text_game(prompt_skills="builtin")
     for task in env.tasks("train")[:4]:
         good = play(env, task, ["<action>look</action>", *env.expert(task, 0)])
         bad = play(env, task, ["<action>look</action>", "nothing"])
         group, scores = [good, bad], [score(good), score(bad)]
         found = {kind: env.hint(kind, task, group, scores, 1, 0) for kind in env.hints}
-        texts = [hint.text for hint in found.values() if hint and hint.kind != "pruned"]
+        assert all(found.values())
+        texts = [hint.text for hint in found.values() if hint.kind != "pruned"]
         assert len(set(texts)) == len(texts) >= 7
         words = found["answer"].text.split("; ")
         assert play(env, task, [f"<action>{w}</action>" for w in words]).outcome["success"] == 1
@@ -176,6 +177,36 @@ def test_each_hint_is_another_text_and_says_what_it_promises():
         assert all(g.what in found["evidence"].text for g in game.goals if g.what in game.items)
     skills = {env.hint("skill", task, (), (), None, 0).text for task in env.tasks("train")[:4]}
     assert len(skills) == 4
+
+
+def test_skills_stand_in_the_prompt_and_the_general_ones_are_pruned(tmp_path):
+    env = text_game(prompt_skills="builtin")
+    plain = text_game()
+    assert "pruned" in env.hints
+    assert "pruned" not in plain.hints
+    for task, bare in zip(env.tasks("train")[:4], plain.tasks("train")[:4], strict=True):
+        shown = task.messages[-1]["content"]
+        pruned = env.hint("pruned", task, (), (), None, 0).messages[-1]["content"]
+        skill = env.hint("skill", task, (), (), None, 0).text
+        assert shown.startswith("General skills:\n- ")
+        assert pruned == f"Skills for this task:\n- {skill}\n{bare.messages[-1]['content']}"
+        assert shown.endswith(pruned)
+        assert plain.hint("pruned", bare, (), (), None, 0) is None
+    file = tmp_path / "skills.json"
+    file.write_text(json.dumps({"general": ["Be quick."], "task": {"keys": ["Use keys."]}}))
+    own = text_game(prompt_skills=str(file)).tasks("train")
+    assert "- Be quick." in own[0].messages[-1]["content"]
+    assert ["- Use keys." in t.messages[-1]["content"] for t in own[:4]] == [
+        False,
+        True,
+        False,
+        False,
+    ]
+    file.write_text(json.dumps({"task": {"kes": ["x"]}}))
+    with pytest.raises(DataError, match="did you mean 'keys'"):
+        text_game(prompt_skills=str(file)).tasks("train")
+    with pytest.raises(FieldError, match="expected null with env"):
+        text_game(prompt_skills="builtin", source="textworld")
 
 
 def test_a_wrong_appliance_spoils_the_dish_and_feedback_says_so():

@@ -9,6 +9,7 @@ from typing import Any
 from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.agents.actions import Action, Tool
+from selfdistill_cli.envs.agents.skills import Skills, read_skills, with_skills, without_general
 from selfdistill_cli.envs.agents.world import Reply
 from selfdistill_cli.envs.gymnasium.splits import numbers
 from selfdistill_cli.envs.textgame import rules
@@ -28,6 +29,14 @@ SKILLS = {
     "trade": "Find who gives the treasure, see what they want, and ask the same of that thing, "
     "until you reach one that lies about; then swap your way back.",
 }
+BUILTIN_SKILLS = Skills(
+    general=(
+        "Read what is here before you act, and open what is closed.",
+        "Go where you have not been; walk back only for a reason.",
+        "Take what the task names as soon as you see it.",
+    ),
+    task={kind: (line,) for kind, line in SKILLS.items()},
+)
 
 
 class GameWorld:
@@ -76,8 +85,9 @@ class BuiltinGames:
     """Games by number, kinds in turn."""
 
     def __init__(self, settings: TextGameSettings) -> None:
-        """Keep the settings."""
+        """Keep the settings; reads no file."""
         self._settings = settings
+        self._read: list[Skills | None] = []
 
     def tasks(self, split: str) -> Sequence[Task]:
         """Return the games of a split; raises ConfigError."""
@@ -90,7 +100,14 @@ class BuiltinGames:
     def _task(self, kind: str, words: str, number: int) -> Task:
         meta = {"kind": kind, "words": words, "number": number}
         asked = Message(role="user", content=self._game(meta).request)
-        return Task(id=f"{words} {kind} {number}", messages=(asked,), answer=None, meta=meta)
+        messages = with_skills([asked], self._skills(), kind)
+        return Task(id=f"{words} {kind} {number}", messages=messages, answer=None, meta=meta)
+
+    def _skills(self) -> Skills | None:
+        """Return the skills in the prompt; a file is read once. Raises DataError."""
+        if not self._read:
+            self._read.append(read_skills(self._settings.prompt_skills, BUILTIN_SKILLS, SKILLS))
+        return self._read[0]
 
     def _game(self, meta: Mapping[str, Any]) -> Game:
         return game_of(meta["kind"], meta["words"], meta["number"], self._settings.difficulty)
@@ -117,9 +134,8 @@ class BuiltinGames:
         return f"{lost}Still missing: {'; '.join(missing)}." if missing else None
 
     def without_skills(self, task: Task) -> tuple[Message, ...] | None:
-        """Nothing to take away."""
-        del task
-        return None
+        """Return the messages without the general skills, None without skills."""
+        return without_general(task.messages, self._skills())
 
 
 def _whereabouts(game: Game) -> list[str]:

@@ -24,13 +24,14 @@ class TextGameEnv(AgentEnv):
     """Rooms, doors, things and a quest; the agent writes commands."""
 
     name = "textgame"
-    hints = ATTEMPTS | OF_SOURCE["builtin"]
+    hints = ATTEMPTS | OF_SOURCE["builtin"] | {"pruned"}
     splits: ClassVar[tuple[str, ...]] = SPLITS
 
     def __init__(self, settings: TextGameSettings) -> None:
         """Choose whose games; a package is imported only when its games are asked for."""
         super().__init__(settings, _domain(settings))
-        self.hints = ATTEMPTS | OF_SOURCE[settings.source.partition(":")[0]]
+        pruned: set[HintKind] = set() if settings.prompt_skills is None else {"pruned"}
+        self.hints = ATTEMPTS | OF_SOURCE[settings.source.partition(":")[0]] | pruned
 
 
 def _domain(settings: TextGameSettings) -> Domain:

@@ -45,6 +45,8 @@ class TextGameSettings(AgentSettings):
     """Kinds of built-in games, in turn; other sources have their own."""
     difficulty: DifficultySettings
     """Size of built-in games and of those that TextWorld makes."""
+    prompt_skills: str | None
+    """Skills in the agent's own prompt: `builtin`, or a JSON file; null for none."""
     train_tasks: int
     """Games of the split train; the first quarter of them is the split demonstrations."""
     held_out_tasks: int
@@ -62,3 +64,6 @@ class TextGameSettings(AgentSettings):
             known = ("builtin", "textworld", "textarena:ID", "gem:ID")
             near = did_you_mean(self.source, known)
             raise FieldError("source", repr(self.source), f"one of {', '.join(known)}{near}")
+        if self.prompt_skills is not None and self.source != "builtin":
+            expected = f"null with env.source={self.source}: skills are by kind of built-in game"
+            raise FieldError("prompt_skills", self.prompt_skills, expected)
