@@ -64,3 +64,16 @@ def test_all_parts_together_train(folder):
     assert last["step"] == 2
     assert last["loss/coefficient_likelihood"] == 1.0
     assert {"reward/share", "teacher/distance", "policy/good_fraction"} <= set(last)
+
+
+@pytest.mark.parametrize("method", ["grpo", "sft"])
+def test_the_environment_of_several_turns_trains(folder, method):
+    words = ["--config-dir", "my_parts/conf", f"method={method}", "env=lamps", "env.max_steps=3"]
+    group = "method.group_size=1" if method == "sft" else "method.group_size=4"
+    small = [word for word in SMALL if not word.startswith(("env.", "method."))]
+    said = run(folder, "train", *words, *small, group, "rollout.max_new_tokens=4",
+               "run.max_steps=2", f"run.name={method}")  # fmt: skip
+    last = numbers(folder / "runs" / method)[-1]
+    assert "env lamps" in said
+    assert last["step"] == 2
+    assert ("loss/cross_entropy" in last) == (method == "sft")

@@ -1,0 +1,1 @@
+"""Games of other packages; each package is imported when its games are asked for."""
