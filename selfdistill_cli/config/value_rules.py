@@ -90,7 +90,8 @@ def splits_exist(settings: TrainSettings) -> Iterator[str]:
 def paths_exist(settings: TrainSettings) -> Iterator[str]:
     """Files and folders that are read must be there; the name of a run may come to be later."""
     data = getattr(settings.env, "data", None)
-    if data is not None and not Path(data).is_file():
+    named: tuple[str, ...] = getattr(settings.env, "data_prefixes", ())  # not files
+    if data is not None and not data.startswith(named) and not Path(data).is_file():
         found = "is a folder" if Path(data).is_dir() else "no such file"
         yield f"env.data: got '{data}', {found}; expected a file, or null for the built-in tasks"
     path = getattr(settings.policy, "path", None)
