@@ -37,7 +37,12 @@ class ToolsDomain:
     def __init__(self, settings: ToolsEnvSettings) -> None:
         """Keep the settings; reads no file."""
         self._settings = settings
-        self._kind: type[Action] = Listed if settings.format == "choices" else Written
+
+    def _kind(self, task: Task) -> type[Action]:
+        """How calls of a task are written: built-in tools with one parameter have only one."""
+        if self._settings.format == "choices":
+            return Listed
+        return Action if task.meta["kind"] == "built_in" else Written
 
     @functools.cached_property
     def _python(self) -> PythonTools:
@@ -113,18 +118,19 @@ class ToolsDomain:
         del seed
         kind = task.meta["kind"]
         if kind == "calls":
-            return self._calls_world(task.meta)
+            return self._calls_world(task)
         return StatefulWorld(self._built_in(task) if kind == "built_in" else self._own(task))
 
-    def _calls_world(self, meta: Mapping[str, Any]) -> CallsWorld:
+    def _calls_world(self, task: Task) -> CallsWorld:
+        meta = task.meta
         tools = [Tool(**tool) for tool in meta["tools"]] if "tools" in meta else self._schemas
         expected = [Expected(**call, loose=meta["loose"]) for call in meta["expected"]]
-        listed = actions(meta["choices"], self._kind)
+        listed = actions(meta["choices"], self._kind(task))
         return CallsWorld(tools, expected, listed, meta["single"])
 
     def _built_in(self, task: Task) -> Setup:
         meta = task.meta
-        plans = [actions(calls, self._kind) for calls in (meta["calls"], *meta["decoys"])]
+        plans = [actions(calls, self._kind(task)) for calls in (meta["calls"], *meta["decoys"])]
         limit = self._settings.num_choices
         return Setup(
             tools=[TOOLS[name] for name in meta["tools"]],
@@ -141,7 +147,7 @@ class ToolsDomain:
 
     def _own(self, task: Task) -> Setup:
         record, python = task.meta["record"], self._python
-        listed = actions(task.meta["choices"], self._kind)
+        listed = actions(task.meta["choices"], self._kind(task))
         return Setup(
             tools=python.tools,
             functions=python.functions,
@@ -149,14 +155,14 @@ class ToolsDomain:
             goal=task.meta["goal"],
             answer=task.meta["answer"],
             grade=functools.partial(_graded, python, record) if python.checks else None,
-            calls=actions(task.meta["calls"], self._kind),
+            calls=actions(task.meta["calls"], self._kind(task)),
             list_choices=lambda place: listed,
         )
 
     def hint(self, kind: HintKind, task: Task, seed: int) -> str | None:
         """Return an expert's calls, what the state must be, or how the tools are used."""
         if kind == "answer":
-            calls = actions(task.meta["calls"], self._kind)
+            calls = actions(task.meta["calls"], self._kind(task))
             return "; ".join(action.short() for action in calls)
         if kind == "evidence":
             return "\n".join(task.meta["evidence"])
