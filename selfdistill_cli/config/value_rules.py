@@ -133,6 +133,7 @@ def hints_exist(settings: TrainSettings) -> Iterator[str]:
                 yield (
                     f"{key}: the environment cannot give the hint '{hint}'; it gives: "
                     f"{', '.join(sorted(given)) or 'none'}"
+                    + (UNSKILLED if hint == "pruned" and _unskilled(settings.env) else "")
                 )
 
 
@@ -149,8 +150,19 @@ def key_tokens_exist(settings: TrainSettings) -> Iterator[str]:
 
 
 def _hints_of(env: Settings) -> frozenset[str] | None:
+    """What it gives with these settings: nothing to prune without skills in the prompt."""
     hints = _declared(env, "hints")
-    return frozenset(hints) if isinstance(hints, set | frozenset) else None
+    if not isinstance(hints, set | frozenset):
+        return None
+    return frozenset(hints) - ({"pruned"} if _unskilled(env) else set[str]())
+
+
+UNSKILLED = "; set env.prompt_skills=builtin, or a file of skills, and they can be pruned"
+
+
+def _unskilled(env: Settings) -> bool:
+    """Whether the environment could put skills into the prompt, and is not told to."""
+    return getattr(env, "prompt_skills", "") is None
 
 
 def _declared(env: Settings, name: str) -> Any:

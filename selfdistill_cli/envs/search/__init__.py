@@ -1,0 +1,1 @@
+"""Deep search over a local corpus: search, open pages, answer."""

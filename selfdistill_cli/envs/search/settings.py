@@ -1,0 +1,61 @@
+"""Settings of the search environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from selfdistill_cli.core.errors import FieldError
+from selfdistill_cli.core.settings import in_range
+from selfdistill_cli.envs.agents.settings import AgentSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings(AgentSettings):
+    """Answer questions by searching a corpus and reading its pages."""
+
+    implementation: ClassVar[str] = "selfdistill_cli.envs.search.env:SearchEnv"
+
+    corpus: str | None
+    """File of pages (.jsonl or .jsonl.gz: id, title, text); null: built in."""
+    questions: str | None
+    """File of questions about `corpus` (.jsonl or .jsonl.gz: question, answer or answers,
+    optional id, evidence, split); null: built in."""
+    validation_fraction: float
+    """Share of `questions` for validation, by a hash of the id; unused where a line names one."""
+    test_fraction: float
+    """Share of `questions` for the final test, chosen like the validation share."""
+    retriever: Literal["fts5", "bm25s"]
+    """What ranks pages: SQLite FTS5, or the package bm25s."""
+    index: str | None
+    """Folder where indexes are kept; null: the user's cache folder."""
+    results: int
+    """Pages that a search lists; the built-in worlds have five pages a country."""
+    snippet: int
+    """Characters of text below each title in a result list; 0 for titles alone."""
+    max_choices: int
+    """Admissible actions listed at most."""
+    hops: list[int]
+    """Keep built-in questions with these numbers of hops; from 2 to 4."""
+    world_size: int
+    """Countries in the made-up worlds of the splits practice and demonstrations."""
+    world_seed: int
+    """Another number makes other made-up worlds."""
+    prompt_skills: str | None
+    """Skills in the agent's own prompt: `builtin`, or a JSON file; null for none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_range(self, 0, 1, "validation_fraction", "test_fraction")
+        in_range(self, 1, 50, "results")
+        in_range(self, 0, 10_000, "snippet")
+        in_range(self, 4, 100, "max_choices")
+        in_range(self, 12, 2_000, "world_size")
+        if self.validation_fraction + self.test_fraction > 1 + 1e-9:
+            rest = f"at most {1 - self.validation_fraction:g}, what validation_fraction leaves"
+            raise FieldError("test_fraction", self.test_fraction, rest)
+        if not self.hops or not set(self.hops) <= {2, 3, 4}:
+            raise FieldError("hops", self.hops, "a list of some of 2, 3, 4")
+        for name, other in (("corpus", "questions"), ("questions", "corpus")):
+            if getattr(self, name) is None and getattr(self, other) is not None:
+                raise FieldError(name, "null", f"a file too, as {other} names one")
