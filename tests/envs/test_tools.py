@@ -179,7 +179,7 @@ def attempts(env, task, *texts):
 @pytest.mark.parametrize("name", ["choices", "native"])
 def test_every_declared_hint_is_given_and_says_something_else(name):
     changed = {} if name == "choices" else WRITING
-    env = tools_env(**{**changed, "train_tasks": 15})
+    env = tools_env(**{**changed, "train_tasks": 15, "prompt_skills": "builtin"})
     for task in env.tasks("train"):
         right = env.expert(task, 0) or []
         wrong = right[:1]  # not ended
@@ -190,7 +190,8 @@ def test_every_declared_hint_is_given_and_says_something_else(name):
             for kind in env.hints
             if (hint := env.hint(kind, task, found, scores, 0, 0)) is not None
         }
-        assert texts.keys() == env.hints - {"pruned"}, task.id
+        assert texts.keys() == env.hints, task.id
+        assert texts.pop("pruned") == ""
         same = texts.pop("sibling")
         assert same == texts["answer"]  # the only way that was found
         assert len(set(texts.values())) == len(texts)
@@ -347,3 +348,19 @@ def test_an_unknown_split_is_told():
     with pytest.raises(ConfigError, match="did you mean 'test'"):
         tools_env().tasks("tets")
     assert {f"bfcl_{panel}" for panel in PANELS} < set(tools_env().splits)
+
+
+def test_pruned_takes_general_skills_and_leaves_the_task():
+    env = tools_env(train_tasks=15, prompt_skills="builtin")
+    for task in env.tasks("train"):
+        full = task.messages[-1]["content"]
+        hint = env.hint("pruned", task, (), (), None, 0)
+        assert hint is not None
+        assert hint.messages is not None
+        left = hint.messages[-1]["content"]
+        assert "General skills:" in full
+        assert "General skills:" not in left
+        assert full.endswith(left)
+        assert task.meta["skill"] in left
+    plain = tools_env(train_tasks=1)
+    assert plain.hint("pruned", plain.tasks("train")[0], (), (), None, 0) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from selfdistill_cli.core.errors import ConfigError, DataError, did_you_mean
 from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.agents.actions import Action, Tool
+from selfdistill_cli.envs.agents.skills import Skills, read_skills, with_skills, without_general
 from selfdistill_cli.envs.tools import bfcl, data, generator
 from selfdistill_cli.envs.tools.calls import CallsWorld, Expected
 from selfdistill_cli.envs.tools.choices import Listed, Written, choices_of
 from selfdistill_cli.envs.tools.drawing import SPLITS
+from selfdistill_cli.envs.tools.long_templates import TEMPLATES
 from selfdistill_cli.envs.tools.python_tools import PythonTools, file_or_error
 from selfdistill_cli.envs.tools.schema_tools import read_tools
 from selfdistill_cli.envs.tools.settings import PANEL, PANELS, ToolsEnvSettings
@@ -23,6 +26,19 @@ from selfdistill_cli.envs.tools.toolbox import FUNCTIONS, TOOLS
 from selfdistill_cli.envs.tools.world import Setup, StatefulWorld
 
 PANEL_SPLITS: tuple[str, ...] = tuple(f"bfcl_{panel}" for panel in PANELS)
+OWN_SKILL = "Find the tool whose description fits, and fill in every parameter that it needs."
+BUILTIN_SKILLS = Skills(
+    general=(
+        "Get a value with a tool before you use it; do not guess it.",
+        "Copy names and numbers exactly.",
+        "Change nothing that the request does not name.",
+        "End with done, or with answer where a question is asked.",
+    ),
+    task={
+        **{name: (template.skill,) for name, template in TEMPLATES.items()},
+        **dict.fromkeys(("python", "calls"), (OWN_SKILL,)),
+    },
+)
 ALL_SPLITS: tuple[str, ...] = (*SPLITS, *PANEL_SPLITS)
 
 
@@ -79,6 +95,11 @@ class ToolsDomain:
         found = data.divided(tasks, s.validation_fraction, s.test_fraction)
         return {**found, "demonstrations": found["train"], "practice": ()}
 
+    @functools.cached_property
+    def _skills(self) -> Skills | None:
+        """The skills that stand in every prompt."""
+        return read_skills(self._settings.prompt_skills, BUILTIN_SKILLS, BUILTIN_SKILLS.task)
+
     def tasks(self, split: str) -> Sequence[Task]:
         """Return the tasks of a split; raises ConfigError, DataError."""
         if split not in ALL_SPLITS:
@@ -94,7 +115,11 @@ class ToolsDomain:
             )
         if self._settings.show_choices and self._settings.format == "choices":
             self._check_choices(found)
-        return found
+        return [self._skilled(task) for task in found]
+
+    def _skilled(self, task: Task) -> Task:
+        kind = task.meta.get("template", task.meta["kind"])
+        return replace(task, messages=with_skills(task.messages, self._skills, kind))
 
     def _found(self, split: str) -> Sequence[Task]:
         s = self._settings
@@ -173,8 +198,8 @@ class ToolsDomain:
         return "\n".join(outcome.get("difference", ()))
 
     def without_skills(self, task: Task) -> tuple[Message, ...] | None:
-        """Return None: prompts hold no skills."""
-        return None
+        """Return the prompt without the general skills, None if there are none in it."""
+        return without_general(task.messages, self._skills)
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of what tools and data hold; raises ConfigError, DataError."""

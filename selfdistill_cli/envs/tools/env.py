@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.envs.agents.env import AgentEnv
@@ -14,9 +14,7 @@ class ToolsEnv(AgentEnv):
     """Requests that tools with JSON schemas fulfil; the final state and the answer decide."""
 
     name = "tools"
-    hints: frozenset[HintKind] = frozenset(
-        {"answer", "evidence", "feedback", "skill", "own_wrong_answer", "sibling", "meta_skill"}
-    )
+    hints: frozenset[HintKind] = frozenset(get_args(HintKind))
     splits: ClassVar[tuple[str, ...]] = ALL_SPLITS
 
     def __init__(self, settings: ToolsEnvSettings) -> None:

@@ -52,6 +52,9 @@ class ToolsEnvSettings(AgentSettings):
     """Tools that a built-in task offers beside those that it needs."""
     num_choices: int
     """Calls in the list of a built-in task, where admissible calls are shown."""
+    prompt_skills: str | None
+    """Skills in the prompt: builtin, a JSON file, or null for none. The hint `pruned` takes the
+    general ones away."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
