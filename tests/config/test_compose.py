@@ -59,6 +59,8 @@ def test_every_method_composes_and_is_checked(method: str) -> None:
 @pytest.mark.parametrize("group", ["experiment", "debug", "teacher", "resume", "tracker", "optim"])
 def test_every_option_composes_and_is_checked(group: str) -> None:
     asked = {"heuristic": ["teacher.function=math:sqrt"]}  # has no default
+    full_size = ("tools_gear_paper", "search_sspo")  # a model is the user's to name
+    asked |= {name: ["policy.path=."] for name in full_size}
     for option in catalog.options([catalog.shipped_dir()], group):
         assert compose([f"{group}={option}", *asked.get(option, [])]).choices[group] == option
 
