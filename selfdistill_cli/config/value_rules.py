@@ -89,7 +89,8 @@ def splits_exist(settings: TrainSettings) -> Iterator[str]:
 
 def paths_exist(settings: TrainSettings) -> Iterator[str]:
     """Files and folders that are read must be there; the name of a run may come to be later."""
-    data = getattr(settings.env, "data", None)
+    # `data` of some environments may name more than files; they say which file it is.
+    data = getattr(settings.env, "data_file", getattr(settings.env, "data", None))
     if data is not None and not Path(data).is_file():
         found = "is a folder" if Path(data).is_dir() else "no such file"
         yield f"env.data: got '{data}', {found}; expected a file, or null for the built-in tasks"
