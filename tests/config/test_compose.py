@@ -60,7 +60,9 @@ def test_every_method_composes_and_is_checked(method: str) -> None:
 def test_every_option_composes_and_is_checked(group: str) -> None:
     asked = {"heuristic": ["teacher.function=math:sqrt"]}  # has no default
     for option in catalog.options([catalog.shipped_dir()], group):
-        assert compose([f"{group}={option}", *asked.get(option, [])]).choices[group] == option
+        words = [f"{group}={option}", *asked.get(option, [])]
+        words += ["policy.path=DIR"] if group == "experiment" else []  # some name a model to bring
+        assert compose(words).choices[group] == option
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ class MathVerify:
         if importlib.util.find_spec("math_verify") is None:
             raise ConfigError(
                 "env.verifier: got 'math_verify', but the package math-verify is not installed; "
-                'pip install "selfdistill[math]", or use env.verifier=exact'
+                'pip install "math-verify[antlr4_9_3]", or use env.verifier=exact'
             )
         self._time_limit_s = time_limit_s
         self._worker: _Worker | None = None
