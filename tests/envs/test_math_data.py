@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +148,16 @@ def test_the_page_tells_every_setting_with_its_default_and_every_family():
             assert shown == value, name
     for name in (*REFUSED, *OWN, *GUESSABLE):
         assert f"`{name}`" in text, name
+
+
+def test_the_commands_of_the_page_are_understood(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("gsm8k.jsonl", "FILE"):
+        (tmp_path / name).write_text(json.dumps(GSM))
+    (tmp_path / "DIR").mkdir()
+    text = (Path(__file__).parents[2] / "docs/envs/math.md").read_text(encoding="utf-8")
+    commands = [line for line in text.splitlines() if line.startswith("selfdistill train")]
+    assert len(commands) >= 6
+    for command in commands:
+        words = shlex.split(command, comments=True)[2:]
+        assert violations(compose(words).settings) == [], command

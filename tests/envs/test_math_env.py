@@ -185,6 +185,10 @@ def test_right_calculations_and_what_is_none_pass(text):
     assert list(wrong_calculations(text)) == []
 
 
+def test_a_calculation_that_is_cut_is_not_read():
+    assert list(wrong_calculations("17+5=22\n" * 1000)) == []
+
+
 @pytest.mark.parametrize("text", ["7+5=13", "so: 2*3+4=14", "9/2=4.1", "5-8=3", "1+1 = 3\n2+2=4"])
 def test_wrong_calculations_are_found(text):
     assert len(list(wrong_calculations(text))) == 1

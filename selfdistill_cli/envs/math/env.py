@@ -74,9 +74,8 @@ class MathEnv:
     def __init__(self, settings: MathSettings) -> None:
         """Keep the settings; reads no file and starts no process. Raises ConfigError."""
         self._settings = settings
-        self._verifier = (
-            MathVerify(settings.time_limit_s) if settings.verifier == "math_verify" else Exact()
-        )
+        compares = settings.verifier == "math_verify" and settings.data_family is None
+        self._verifier = MathVerify(settings.time_limit_s) if compares else Exact()
         self._gym: Gym | None = None
         self._tasks: dict[str, tuple[Task, ...]] | None = None
         self._warned: set[str] = set()

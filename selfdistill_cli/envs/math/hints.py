@@ -53,8 +53,11 @@ def told(outcome: Mapping[str, Any]) -> str:
 
 def wrong_calculations(text: str) -> Iterator[str]:
     """Yield calculations such as `7+5=13` that do not hold; rounded results pass."""
-    for found in EQUATION.finditer(text[-MAX_SHOWN:]):
-        if not _begins(text[-MAX_SHOWN:][: found.start()]):
+    shown = text[-MAX_SHOWN:]
+    if len(text) > MAX_SHOWN:
+        shown = shown.partition("\n")[2]  # a line that is cut could say something else
+    for found in EQUATION.finditer(shown):
+        if not _begins(shown[: found.start()]):
             continue
         value, said = _value(found.group(1)), number(found.group(2))
         if value is None or said is None:

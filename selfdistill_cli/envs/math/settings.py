@@ -46,8 +46,8 @@ class MathSettings(Settings):
     """System message put before every task, or null for none."""
     verifier: Literal["exact", "math_verify"]
     """`exact`: equal text or equal numbers. `math_verify`: also equal expressions, by the package
-    of that name (`pip install "math-verify[antlr4_9_3]"`) in a process that can be killed. A family of
-    reasoning-gym is scored by its own rule instead."""
+    math-verify in a process that can be killed. A family of reasoning-gym is scored by its own
+    rule instead."""
     time_limit_s: float
     """CPU seconds that `math_verify` may take for one answer; longer is wrong and counted."""
     attempts: int
