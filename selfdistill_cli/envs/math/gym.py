@@ -77,7 +77,8 @@ class Gym:
             )
         except (AssertionError, TypeError, ValueError) as error:
             raise ConfigError(
-                f"env.options: reasoning-gym does not take {options} for {self._name}: {error}"
+                f"env.options: reasoning-gym does not take {options} for {self._name}: {error} "
+                f"(env.difficulty={self._settings.difficulty} gives what env.options leaves out)"
             ) from None
 
     def _level(self, factory: Any) -> dict[str, Any]:
