@@ -62,7 +62,9 @@ def test_every_option_composes_and_is_checked(group: str) -> None:
     full_size = ("tools_gear_paper", "search_sspo")  # a model is the user's to name
     asked |= {name: ["policy.path=."] for name in full_size}
     for option in catalog.options([catalog.shipped_dir()], group):
-        assert compose([f"{group}={option}", *asked.get(option, [])]).choices[group] == option
+        words = [f"{group}={option}", *asked.get(option, [])]
+        words += ["policy.path=DIR"] if group == "experiment" else []  # some name a model to bring
+        assert compose(words).choices[group] == option
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,8 @@ def test_recipe(name: str) -> None:
 
 @pytest.mark.parametrize("option", catalog.options(FOLDERS, "env"))
 def test_env(option: str) -> None:
-    env: Any = compose([f"env={option}", "env.sandbox.workers=1"]).settings.env
+    fewer = ["env.sandbox.workers=1"] if option == "code" else []
+    env: Any = compose([f"env={option}", *fewer]).settings.env
     testing.check_env(env.build)
 
 

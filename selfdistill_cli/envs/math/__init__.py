@@ -1,0 +1,1 @@
+"""Questions with one checkable answer: built-in arithmetic, reasoning-gym, JSON lines."""

@@ -1,0 +1,150 @@
+"""The user's own problems: JSON lines as in GSM8K, as in MATH, or with a plain answer."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from selfdistill_cli.core.errors import DataError, did_you_mean
+from selfdistill_cli.envs.code.readers.lines import Line
+from selfdistill_cli.envs.math.answers import boxed
+from selfdistill_cli.envs.math.problems import DATA_SPLITS, Problem, name_of
+
+log = logging.getLogger(__name__)
+
+CALCULATION = re.compile(r"<<([^<>]*)>>")
+"""GSM8K's marks for a calculator, for example `48/2 = <<48/2=24>>24`."""
+NAMES = ("task_id", "id", "unique_id")
+FORMS = (
+    '"answer" (GSM8K: a solution that ends with "#### 42"; or the final answer alone) or '
+    '"solution" (MATH: with \\boxed{...})'
+)
+
+
+def read_problems(path: str) -> list[Problem]:
+    """Read a file of problems; raises DataError naming file, line and field.
+
+    A line without an id is named by its question; a question that comes again is left out then.
+    """
+    found: dict[str, Problem] = {}
+    lines: dict[str, int] = {}
+    again = 0
+    for number, record in _records(path):
+        line = Line(path, number, record)
+        line.check_texts()
+        named, problem = _problem(line)
+        if problem.id not in found:
+            found[problem.id], lines[problem.id] = problem, number
+        elif named is None:
+            again += 1
+        else:
+            known = f"'{problem.id}', also on line {lines[problem.id]}"
+            raise line.error(named, known, "an id of its own")
+    if again:
+        log.warning("%s: %d lines repeat a question and are left out", path, again)
+    if not found:
+        raise DataError(f"{path}: found no problem; expected one JSON object per line")
+    return list(found.values())
+
+
+def _records(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    if not Path(path).is_file():
+        is_folder = Path(path).is_dir()
+        raise DataError(
+            f"env.data={path}: {'is a folder' if is_folder else 'no such file'}; expected a .jsonl "
+            "or .jsonl.gz file of problems, reasoning_gym:NAME, or null for the built-in ones"
+        )
+    opener = gzip.open if path.endswith(".gz") else open
+    try:
+        with opener(path, "rt", encoding="utf-8-sig") as file:
+            for number, text in enumerate(file, start=1):
+                if text.strip():
+                    yield number, _record(path, number, text)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {error}; is the file whole?") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: cannot be read as UTF-8 text: {error}") from None
+
+
+def _record(path: str, number: int, text: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{path}, line {number}: not JSON ({error}); expected one JSON object per line"
+        ) from None
+    if not isinstance(record, dict):
+        raise DataError(
+            f"{path}, line {number}: found a JSON {type(record).__name__}; expected an object "
+            'with "question" and "answer"'
+        )
+    return record
+
+
+def _problem(line: Line) -> tuple[str | None, Problem]:
+    """Return which field names the problem (None: its question does) and the problem."""
+    question = line.text("question", "problem", "prompt") or ""
+    if not question.strip():
+        raise line.error("question", "no words", "the text of the problem")
+    named = next((name for name in NAMES if line.record.get(name) is not None), None)
+    name = name_of(question) if named is None else line.record[named]
+    if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
+        raise line.error(named or "id", f"{name!r:.60}", "a string or a whole number")
+    working, answer = _solution(line)
+    split = line.text("split", required=False)
+    if split is not None and split not in DATA_SPLITS:
+        near = did_you_mean(split, DATA_SPLITS)
+        raise line.error("split", f"'{split}'{near}", f"one of {', '.join(DATA_SPLITS)}")
+    return named, Problem(
+        id=str(name),
+        question=question.strip(),
+        answer=answer,
+        working=CALCULATION.sub("", working).strip(),
+        evidence=_evidence(working, answer),
+        skill=line.text("skill", required=False),
+        kind=line.text("kind", "type", "subject", required=False) or "",
+        split=split,
+    )
+
+
+def _solution(line: Line) -> tuple[str, str]:
+    """Return the working and the final answer."""
+    answer = line.record.get("answer")
+    if isinstance(answer, int | float) and not isinstance(answer, bool):
+        line.record["answer"] = str(answer)
+    answer = line.text("answer", required=False)
+    solution = line.text("solution", "rationale", required=False) or ""
+    if answer is None:
+        final = boxed(solution)
+        if final is None:
+            found = "no \\boxed{...}" if solution else f"none{did_you_mean('answer', line.record)}"
+            raise line.error("solution" if solution else "answer", found, FORMS)
+        return _without_box(solution), final
+    working, marked, final = answer.rpartition("####")
+    if not marked:
+        working, final = _without_box(solution), boxed(answer) or answer
+    if not final.strip():
+        raise line.error("answer", "no words" if not marked else "nothing after ####", FORMS)
+    return working.strip(), final.strip()
+
+
+def _without_box(solution: str) -> str:
+    """Return a solution whose boxes are opened: the reference has one, of the wanted form."""
+    for _ in range(solution.count("\\boxed{")):
+        inside = boxed(solution)
+        if inside is None or f"\\boxed{{{inside}}}" not in solution:
+            return solution
+        solution = solution.replace(f"\\boxed{{{inside}}}", inside)
+    return solution.strip()
+
+
+def _evidence(working: str, answer: str) -> tuple[str, ...]:
+    """Return the calculations that a solution marks, without those that give the answer."""
+    marked = CALCULATION.findall(working)
+    return tuple(text for text in marked if text.rpartition("=")[2].strip() != answer)
