@@ -41,13 +41,11 @@ class CodeEnvSettings(Settings):
 
     def problem_with_data(self) -> str | None:
         """Return why `data` cannot be read, found without reading it, or None."""
-        from selfdistill_cli.envs.code.readers.lines import problem_with_file
-        from selfdistill_cli.envs.code.readers.named import find
+        from selfdistill_cli.envs.code.readers.named import TASKS, find
 
         if self.data is None:
             return None
         try:
-            problem = problem_with_file(find(self.data))
+            return TASKS.problem(find(self.data))
         except DataError as error:
             return str(error)
-        return None if problem is None else f"env.data: got '{self.data}', {problem}"

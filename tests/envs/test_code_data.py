@@ -105,7 +105,7 @@ def test_a_broken_line_is_named(tmp_path: Path, name: str) -> None:
     path.write_text(f"{json.dumps(GOOD)}\n{line()}\n")
     with pytest.raises(DataError, match=message) as caught:
         read_tasks(str(path), 0.1, 0.1)
-    assert str(caught.value).startswith(f"{path}, line 2")
+    assert str(caught.value).startswith(f"env.data={path}, line 2")
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:

@@ -158,4 +158,4 @@ def test_a_broken_line_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
         env.tasks("train")
     env.close()
-    assert str(caught.value).startswith(str(path))
+    assert str(caught.value).startswith(f"env.data={path}")

@@ -85,7 +85,7 @@ def test_without_a_split_the_id_decides(tmp_path):
 
 MISTAKES = {
     "no title": ([{"id": "a", "titel": "x", "text": "y"}], [], r'line 1, field "title": found no'),
-    "two ids": ([PAGES[0], PAGES[0]], [], r'line 2, field "id": found .a. again'),
+    "two ids": ([PAGES[0], PAGES[0]], [], r'line 2, field "id": found .a., also on line 1'),
     "no page": ([], [], "found no page"),
     "number": ([{"id": "a", "title": ["x"], "text": "y"}], [], "expected a string"),
     "no question": (PAGES, [], "found no question"),
@@ -108,7 +108,7 @@ def test_a_mistake_in_a_file_names_file_line_and_field(tmp_path, case):
 def test_files_that_cannot_be_read(tmp_path):
     env = own(tmp_path)
     (tmp_path / "questions.jsonl").write_text("[1]\n")
-    with pytest.raises(DataError, match="line 1: found list; expected a JSON object"):
+    with pytest.raises(DataError, match="line 1: found a JSON list; expected an object"):
         env.tasks("train")
     (tmp_path / "questions.jsonl").write_text("{\n")
     with pytest.raises(DataError, match="line 1: not JSON"):

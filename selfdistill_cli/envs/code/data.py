@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from selfdistill_cli.core.errors import DataError, did_you_mean
+from selfdistill_cli.core.errors import did_you_mean
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.code.readers import contests, functions
-from selfdistill_cli.envs.code.readers.lines import Line, lines_of
-from selfdistill_cli.envs.code.readers.named import find
+from selfdistill_cli.envs.code.readers.named import TASKS, find
+from selfdistill_cli.envs.json_lines import Line, lines_of
 
 SPLITS = ("train", "validation", "test")
 IDS = ("task_id", "question_id", "problem_id")
@@ -24,25 +24,19 @@ def read_tasks(
     in its split when others come and go. Raises DataError naming file, line and field.
     """
     found: dict[str, list[Task]] = {split: [] for split in SPLITS}
-    for _, line, task in numbered_tasks(path):
+    for line, task in placed_tasks(path):
         found[_split(line, task.id, validation_fraction, test_fraction)].append(task)
     return {split: tuple(tasks) for split, tasks in found.items()}
 
 
-def numbered_tasks(path: str) -> Iterator[tuple[int, Line, Task]]:
-    """Yield number, content and task of every line; raises DataError, also for an empty file."""
-    path = find(path)
-    seen: dict[str, int] = {}
-    for number, line in lines_of(path):
+def placed_tasks(path: str) -> Iterator[tuple[Line, Task]]:
+    """Yield line and task, in order; raises DataError, also for an empty file."""
+    lines: dict[str, int] = {}
+    for line in lines_of(find(path), TASKS):
+        line.check_texts()
         task = make_task(line)
-        if task.id in seen:
-            raise line.error(
-                _id_field(line), f"'{task.id}', also on line {seen[task.id]}", "an id of its own"
-            )
-        seen[task.id] = number
-        yield number, line, task
-    if not seen:
-        raise DataError(f"{path}: found no task; expected one JSON object per line")
+        line.note_identifier(_id_field(line), task.id, lines)
+        yield line, task
 
 
 def _split(line: Line, task_id: str, validation_fraction: float, test_fraction: float) -> str:
@@ -60,18 +54,14 @@ def _split(line: Line, task_id: str, validation_fraction: float, test_fraction: 
 
 def make_task(line: Line) -> Task:
     """Return the task of one line; raises DataError."""
-    name = _id_field(line)
-    task_id = line.record.get(name)
-    if isinstance(task_id, bool) or not isinstance(task_id, (str, int)) or task_id == "":
-        near = "" if name in line.record else did_you_mean("task_id", line.record)
-        raise line.error(name, f"{task_id!r:.60}{near}", "a string or a whole number")
+    task_id = line.identifier(_id_field(line))
     parsed = contests.read(line) if contests.is_contest(line) else functions.read(line)
     meta = dict(parsed.meta)
     skill = line.text("skill", required=False)
     if skill is not None:
         meta["skill"] = skill
     message = Message(role="user", content=parsed.prompt)
-    return Task(id=str(task_id), messages=(message,), answer=parsed.answer, meta=meta)
+    return Task(id=task_id, messages=(message,), answer=parsed.answer, meta=meta)
 
 
 def _id_field(line: Line) -> str:

@@ -15,11 +15,11 @@ from selfdistill_cli.core.types import Message, Score, Task, Trajectory
 from selfdistill_cli.envs.code import grading, references, validating
 from selfdistill_cli.envs.code.attempts import CodeEpisode
 from selfdistill_cli.envs.code.data import SPLITS as DATA_SPLITS
-from selfdistill_cli.envs.code.data import numbered_tasks, read_tasks
+from selfdistill_cli.envs.code.data import placed_tasks, read_tasks
 from selfdistill_cli.envs.code.hint_maker import HintMaker
 from selfdistill_cli.envs.code.key_spans import key_spans
-from selfdistill_cli.envs.code.readers.lines import raw_lines
-from selfdistill_cli.envs.code.readers.named import find
+from selfdistill_cli.envs.code.readers.named import TASKS, find
+from selfdistill_cli.envs.json_lines import raw_lines
 from selfdistill_cli.envs.settings import CodeEnvSettings
 from selfdistill_cli.sandbox.sandbox import Sandbox
 
@@ -75,8 +75,8 @@ class CodeEnv:
             self._tasks.update(self._load(split))
         if not self._tasks[split]:
             raise DataError(
-                f"{self._settings.data}: no task falls into split '{split}'; add tasks, give "
-                'lines a field "split", or change env.validation_fraction, env.test_fraction'
+                f"env.data={self._settings.data}: no task falls into split '{split}'; add tasks, "
+                'give lines a field "split", or change env.validation_fraction, env.test_fraction'
             )
         return self._tasks[split]
 
@@ -177,14 +177,15 @@ class CodeEnv:
             splits = (*DATA_SPLITS, PRACTICE) if split is None else (split,)
             chosen = [(None, task) for name in splits for task in self.tasks(name)]
         else:
-            numbered = [(number, task) for number, _, task in numbered_tasks(self._settings.data)]
+            numbered = [(line.number, task) for line, task in placed_tasks(self._settings.data)]
             names = None if split is None else {task.id for task in self._of_split(split)}
             chosen = [pair for pair in numbered if names is None or pair[1].id in names]
         yield from validating.findings(self._sandbox, chosen)
 
     def data_lines(self) -> list[tuple[int, str]]:
         """Return number and text of the lines of `env.data`; empty for built-in tasks."""
-        return [] if self._settings.data is None else list(raw_lines(find(self._settings.data)))
+        data = self._settings.data
+        return [] if data is None else list(raw_lines(find(data), TASKS))
 
     def key_spans(self, task: Task, text: str) -> list[tuple[int, int]]:
         """Return where an answer names functions, starts loops and returns; see `key_spans`."""

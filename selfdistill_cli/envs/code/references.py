@@ -33,7 +33,7 @@ def with_expected(sandbox: Sandbox, tasks: Sequence[Task], data: str | None) -> 
         for call, result in zip(task.meta["calls"], report.results, strict=True):
             if result.status != "returned":
                 arguments = ", ".join(map(shown, call))
-                place = f"{data}, task {task.id}: " if data else ""
+                place = f"env.data={data}, task {task.id}: " if data else ""
                 raise DataError(
                     f"{place}the reference gives no result for {task.meta['entry_point']}"
                     f"({arguments}): {result.status} {result.message}; {EXPECTED}"

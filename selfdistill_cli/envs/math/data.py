@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import logging
 import re
-import zlib
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
-from selfdistill_cli.core.errors import DataError, did_you_mean
-from selfdistill_cli.envs.code.readers.lines import Line
+from selfdistill_cli.core.errors import did_you_mean
+from selfdistill_cli.envs.json_lines import Line, lines_of
 from selfdistill_cli.envs.math.answers import boxed
 from selfdistill_cli.envs.math.problems import DATA_SPLITS, Problem, name_of
+from selfdistill_cli.envs.math.settings import PROBLEMS
 
 log = logging.getLogger(__name__)
 
@@ -35,56 +30,17 @@ def read_problems(path: str) -> list[Problem]:
     found: dict[str, Problem] = {}
     lines: dict[str, int] = {}
     again = 0
-    for number, record in _records(path):
-        line = Line(path, number, record)
+    for line in lines_of(path, PROBLEMS):
         line.check_texts()
         named, problem = _problem(line)
-        if problem.id not in found:
-            found[problem.id], lines[problem.id] = problem, number
-        elif named is None:
+        if named is None and problem.id in found:
             again += 1
-        else:
-            known = f"'{problem.id}', also on line {lines[problem.id]}"
-            raise line.error(named, known, "an id of its own")
+            continue
+        line.note_identifier(named or "question", problem.id, lines)
+        found[problem.id] = problem
     if again:
         log.warning("%s: %d lines repeat a question and are left out", path, again)
-    if not found:
-        raise DataError(f"{path}: found no problem; expected one JSON object per line")
     return list(found.values())
-
-
-def _records(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    if not Path(path).is_file():
-        is_folder = Path(path).is_dir()
-        raise DataError(
-            f"env.data={path}: {'is a folder' if is_folder else 'no such file'}; expected a .jsonl "
-            "or .jsonl.gz file of problems, reasoning_gym:NAME, or null for the built-in ones"
-        )
-    opener = gzip.open if path.endswith(".gz") else open
-    try:
-        with opener(path, "rt", encoding="utf-8-sig") as file:
-            for number, text in enumerate(file, start=1):
-                if text.strip():
-                    yield number, _record(path, number, text)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {error}; is the file whole?") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: cannot be read as UTF-8 text: {error}") from None
-
-
-def _record(path: str, number: int, text: str) -> dict[str, Any]:
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{path}, line {number}: not JSON ({error}); expected one JSON object per line"
-        ) from None
-    if not isinstance(record, dict):
-        raise DataError(
-            f"{path}, line {number}: found a JSON {type(record).__name__}; expected an object "
-            'with "question" and "answer"'
-        )
-    return record
 
 
 def _problem(line: Line) -> tuple[str | None, Problem]:
@@ -93,16 +49,14 @@ def _problem(line: Line) -> tuple[str | None, Problem]:
     if not question.strip():
         raise line.error("question", "no words", "the text of the problem")
     named = next((name for name in NAMES if line.record.get(name) is not None), None)
-    name = name_of(question) if named is None else line.record[named]
-    if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-        raise line.error(named or "id", f"{name!r:.60}", "a string or a whole number")
+    name = name_of(question) if named is None else line.identifier(named)
     working, answer = _solution(line)
     split = line.text("split", required=False)
     if split is not None and split not in DATA_SPLITS:
         near = did_you_mean(split, DATA_SPLITS)
         raise line.error("split", f"'{split}'{near}", f"one of {', '.join(DATA_SPLITS)}")
     return named, Problem(
-        id=str(name),
+        id=name,
         question=question.strip(),
         answer=answer,
         working=CALCULATION.sub("", working).strip(),

@@ -7,10 +7,16 @@ from typing import Any, ClassVar, Literal, get_args
 
 from selfdistill_cli.core.errors import FieldError, did_you_mean
 from selfdistill_cli.core.settings import Settings, in_range
-from selfdistill_cli.envs.files import missing_file
+from selfdistill_cli.envs.json_lines import FileKind
 
 GYM = "reasoning_gym:"
 """What `env.data` starts with where it names a family of that package."""
+PROBLEMS = FileKind(
+    key="env.data",
+    file=f"a .jsonl or .jsonl.gz file of problems, {GYM}NAME, or null for the built-in ones",
+    noun="problem",
+    record='an object with "question" and "answer"',
+)
 Kind = Literal[
     "columns", "sums", "products", "remainders", "digit_sums", "equations", "comparisons"
 ]
@@ -91,5 +97,4 @@ class MathSettings(Settings):
         """Return why `data` cannot be read, found without reading it, or None."""
         if self.data is None or self.data_family is not None:
             return None
-        expected = f"a .jsonl file of problems, {GYM}NAME, or null for the built-in ones"
-        return missing_file("env.data", self.data, expected)
+        return PROBLEMS.problem(self.data)

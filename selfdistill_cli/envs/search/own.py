@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import zlib
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
-from selfdistill_cli.core.errors import DataError, did_you_mean
+from selfdistill_cli.core.errors import did_you_mean
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.texts import encodable
+from selfdistill_cli.envs.json_lines import FileKind, Line, lines_of
 from selfdistill_cli.envs.search.answers import contains
 from selfdistill_cli.envs.search.lexicon import Lexicon
 from selfdistill_cli.envs.search.pages import Page
@@ -24,77 +20,52 @@ MIN_NAME = 3
 """Letters that a title must have to count as a link where a text names it."""
 
 
-class Line:
-    """One line of a file, with errors that say where it is."""
-
-    def __init__(self, key: str, path: str, number: int, record: dict[str, Any]) -> None:
-        self._where, self.record = f"{key}={path}, line {number}", record
-
-    def error(self, name: str, found: str, expected: str) -> DataError:
-        """Return an error about a field."""
-        return DataError(f'{self._where}, field "{name}": found {found}; expected {expected}')
-
-    def text(self, name: str, required: bool = True) -> str:
-        """Return a field that must be a text; empty if it is not there and need not be."""
-        value = self.record.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            value = str(value)
-        if value is None and not required:
-            return ""
-        if value is None:
-            near = did_you_mean(name, self.record)
-            raise self.error(name, f"no such field{near}", "a string; add it to the line")
-        if not isinstance(value, str) or (required and not value.strip()):
-            raise self.error(name, f"{type(value).__name__} {value!r:.60}", "a string")
-        return encodable(value).strip()
-
-    def texts(self, name: str) -> list[str]:
-        """Return a field that must be a list of texts; empty if it is not there."""
-        value = self.record.get(name)
-        if value is None:
-            return []
-        if not isinstance(value, list) or not all(isinstance(v, str | int) for v in value):
-            raise self.error(name, f"{value!r:.60}", "a list of strings")
-        return [encodable(str(item)).strip() for item in value]
+PAGES = FileKind(
+    key="env.corpus",
+    file="a .jsonl or .jsonl.gz file of pages, or null for the built-in ones",
+    noun="page",
+    record='an object with "id", "title" and "text"',
+)
+QUESTIONS = FileKind(
+    key="env.questions",
+    file="a .jsonl or .jsonl.gz file of questions about env.corpus, or null for the built-in ones",
+    noun="question",
+    record='an object with "question" and "answers"',
+)
 
 
-def _lines(key: str, path: str) -> Iterator[Line]:
-    """Yield the lines of a file; raises DataError naming key, file and line."""
-    if not Path(path).is_file():
-        found = "is a folder" if Path(path).is_dir() else "no such file"
-        raise DataError(f"{key}={path}: {found}; expected a .jsonl or .jsonl.gz file")
-    opener = gzip.open if path.endswith(".gz") else open
-    try:
-        with opener(path, "rt", encoding="utf-8-sig") as file:
-            for number, text in enumerate(file, start=1):
-                if text.strip():
-                    yield Line(key, path, number, _record(f"{key}={path}, line {number}", text))
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{key}={path}: cannot be read: {error}; is the file whole?") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{key}={path}: cannot be read as UTF-8 text: {error}") from None
+def _text(line: Line, name: str, required: bool = True) -> str:
+    """Return a field that must be a text or a whole number; empty if it may be missing and is.
+
+    Half characters are replaced, not refused: a corpus is large and made by others.
+    """
+    value = line.record.get(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    text = encodable(line.text(name, required=required) or "").strip()
+    if required and not text:
+        raise line.error(name, "no words", "a string")
+    return text
 
 
-def _record(where: str, text: str) -> dict[str, Any]:
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not JSON ({error}); expected one JSON object per line") from None
-    if not isinstance(record, dict):
-        raise DataError(f"{where}: found {type(record).__name__}; expected a JSON object")
-    return record
+def _texts(line: Line, name: str) -> list[str]:
+    """Return a field that must be a list of texts or whole numbers; empty if it is not there."""
+    value = line.record.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(v, str | int) for v in value):
+        raise line.error(name, f"{value!r:.60}", "a list of strings")
+    return [encodable(str(item)).strip() for item in value]
 
 
 def read_pages(path: str) -> list[Page]:
     """Read `env.corpus`; raises DataError."""
     pages: dict[str, Page] = {}
-    for line in _lines("env.corpus", path):
-        page = Page(id=line.text("id"), title=line.text("title"), text=line.text("text"))
-        if page.id in pages:
-            raise line.error("id", f"'{page.id}' again", "an id of its own")
+    lines: dict[str, int] = {}
+    for line in lines_of(path, PAGES):
+        page = Page(id=_text(line, "id"), title=_text(line, "title"), text=_text(line, "text"))
+        line.note_identifier("id", page.id, lines)
         pages[page.id] = page
-    if not pages:
-        raise DataError(f"env.corpus={path}: found no page; expected one JSON object per line")
     return list(pages.values())
 
 
@@ -113,15 +84,11 @@ def read_questions(
     line has none. `demonstrations` are the questions of train that name evidence.
     """
     found: dict[str, list[Question]] = {split: [] for split in SPLITS}
-    seen: set[str] = set()
-    for line in _lines("env.questions", path):
+    lines: dict[str, int] = {}
+    for line in lines_of(path, QUESTIONS):
         question = _question(line, pages, validation_fraction, test_fraction)
-        if question.id in seen:
-            raise line.error("id", f"'{question.id:.60}' again", "an id of its own")
-        seen.add(question.id)
+        line.note_identifier("id", question.id, lines)
         found[question.part].append(question)
-    if not seen:
-        raise DataError(f"env.questions={path}: found no question; expected JSON objects")
     found["demonstrations"] = [q for q in found["train"] if q.steps]
     return {split: tuple(questions) for split, questions in found.items()}
 
@@ -129,15 +96,15 @@ def read_questions(
 def _question(
     line: Line, pages: Mapping[str, Page], validation_fraction: float, test_fraction: float
 ) -> Question:
-    text = line.text("question")
-    answers = line.texts("answers") or [line.text("answer")]
-    evidence = line.texts("evidence")
+    text = _text(line, "question")
+    answers = _texts(line, "answers") or [_text(line, "answer")]
+    evidence = _texts(line, "evidence")
     for page in evidence:
         if page not in pages:
             near = did_you_mean(page, pages)
             raise line.error("evidence", f"'{page:.60}'{near}", "ids of pages of env.corpus")
-    name = line.text("id", required=False) or text
-    split = line.text("split", required=False) or _split(name, validation_fraction, test_fraction)
+    name = _text(line, "id", required=False) or text
+    split = _text(line, "split", required=False) or _split(name, validation_fraction, test_fraction)
     if split not in SPLITS:
         raise line.error("split", f"'{split:.60}'", f"one of {', '.join(SPLITS)}")
     steps = [_step(pages[page], text, answers) for page in evidence]

@@ -14,9 +14,10 @@ from typing import Any
 from selfdistill_cli.core.errors import ConfigError, DataError
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.agents.actions import Action
+from selfdistill_cli.envs.json_lines import lines_of
 from selfdistill_cli.envs.tools.calls import Expected
-from selfdistill_cli.envs.tools.data import records
 from selfdistill_cli.envs.tools.schema_tools import tool_from
+from selfdistill_cli.envs.tools.settings import TASKS
 
 FILES: dict[str, str] = {
     "simple": "BFCL_v4_simple_python.json",
@@ -67,13 +68,16 @@ def read_panel(panel: str, data: Path | None = None) -> Iterator[Task]:
     answers: dict[str, Any] = {}
     if panel != "irrelevance":
         solutions = panel_file(panel, data / "possible_answer")
-        answers = {r["id"]: r["ground_truth"] for _, r in records(str(solutions))}
-    for number, record in records(str(questions)):
+        answers = {
+            r["id"]: r["ground_truth"]
+            for r in (line.record for line in lines_of(str(solutions), TASKS))
+        }
+    for line in lines_of(str(questions), TASKS):
         try:
-            yield make_task(record, answers.get(record["id"], []), panel)
+            yield make_task(line.record, answers.get(line.record["id"], []), panel)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise DataError(
-                f"{questions}, line {number}: not in the form of version 2026.3.23 of bfcl_eval "
+                f"{line.where}: not in the form of version 2026.3.23 of bfcl_eval "
                 f"({type(error).__name__}: {error}); {REMEDY}"
             ) from None
 

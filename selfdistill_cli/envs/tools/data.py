@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from selfdistill_cli.core.errors import DataError, did_you_mean
+from selfdistill_cli.core.errors import did_you_mean
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.agents.actions import Action, Malformed, Tool, from_call
-from selfdistill_cli.envs.code.data import SPLITS, Line
+from selfdistill_cli.envs.code.data import SPLITS
+from selfdistill_cli.envs.json_lines import Line, lines_of
 from selfdistill_cli.envs.tools.calls import Expected
-from selfdistill_cli.envs.tools.python_tools import PythonTools, file_or_error
+from selfdistill_cli.envs.tools.python_tools import PythonTools
+from selfdistill_cli.envs.tools.settings import TASKS
 from selfdistill_cli.envs.tools.world import call_fits
 
 CALL = '{"name": "...", "arguments": {...}}'
@@ -29,48 +30,14 @@ def read_tasks(
     Raises DataError naming file, line and field.
     """
     found: dict[str, list[Task]] = {split: [] for split in SPLITS}
-    seen: dict[str, int] = {}
-    for number, record in records(path):
-        line = Line(path, number, record)
+    lines: dict[str, int] = {}
+    for line in lines_of(path, TASKS):
         line.check_texts()
-        task_id = _id(line, number)
-        if task_id in seen:
-            raise line.error("id", f"'{task_id}', also on line {seen[task_id]}", "an id of its own")
-        seen[task_id] = number
+        task_id = line.identifier("id") if "id" in line.record else f"line {line.number}"
+        line.note_identifier("id", task_id, lines)
         split = _split(line, task_id, validation_fraction, test_fraction)
         found[split].append(make(line, task_id))
-    if not seen:
-        raise DataError(f"env.data={path}: found no task; expected one JSON object per line")
     return {split: tuple(tasks) for split, tasks in found.items()}
-
-
-def records(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, object) of a file of JSON lines; raises DataError."""
-    place = file_or_error(path, "env.data", "a file of tasks, one JSON object per line")
-    try:
-        with place.open(encoding="utf-8-sig") as file:
-            for number, text in enumerate(file, start=1):
-                if text.strip():
-                    yield number, _record(f"env.data={path}, line {number}", text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"env.data={path}: cannot be read as UTF-8 text: {error}") from None
-
-
-def _record(where: str, text: str) -> dict[str, Any]:
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not JSON ({error}); expected one JSON object per line") from None
-    if not isinstance(record, dict):
-        raise DataError(f"{where}: found a JSON {type(record).__name__}; expected an object")
-    return record
-
-
-def _id(line: Line, number: int) -> str:
-    task_id = line.record.get("id", f"line {number}")
-    if isinstance(task_id, bool) or not isinstance(task_id, str | int) or task_id == "":
-        raise line.error("id", f"{task_id!r:.60}", "a string or a whole number")
-    return str(task_id)
 
 
 def _split(line: Line, task_id: str, validation_fraction: float, test_fraction: float) -> str:

@@ -14,12 +14,13 @@ from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.agents.actions import Action, Tool
 from selfdistill_cli.envs.agents.skills import Skills, read_skills, with_skills, without_general
+from selfdistill_cli.envs.files import file_or_error
 from selfdistill_cli.envs.tools import bfcl, data, generator
 from selfdistill_cli.envs.tools.calls import CallsWorld, Expected
 from selfdistill_cli.envs.tools.choices import Listed, Written, choices_of
 from selfdistill_cli.envs.tools.drawing import SPLITS
 from selfdistill_cli.envs.tools.long_templates import TEMPLATES
-from selfdistill_cli.envs.tools.python_tools import PythonTools, file_or_error
+from selfdistill_cli.envs.tools.python_tools import PythonTools
 from selfdistill_cli.envs.tools.schema_tools import read_tools
 from selfdistill_cli.envs.tools.settings import PANEL, PANELS, ToolsEnvSettings
 from selfdistill_cli.envs.tools.toolbox import FUNCTIONS, TOOLS

@@ -13,8 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from selfdistill_cli.core.errors import DataError, did_you_mean
+from selfdistill_cli.core.errors import DataError
 from selfdistill_cli.envs.agents.actions import Tool
+from selfdistill_cli.envs.files import file_or_error
 from selfdistill_cli.envs.tools.schemas import BadFunction, tool_of
 from selfdistill_cli.envs.tools.toolbox import ENDING
 
@@ -99,18 +100,6 @@ class PythonTools:
             raise DataError(
                 f"env.tools={self.path}: {error} (a helper that is no tool starts with _)"
             ) from None
-
-
-def file_or_error(path: str, key: str, expected: str) -> Path:
-    """Return the path of a file; raises DataError naming the key and the nearest file."""
-    place = Path(path)
-    if place.is_file():
-        return place
-    found = "is a folder" if place.is_dir() else "no such file"
-    near = ""
-    if place.parent.is_dir():
-        near = did_you_mean(place.name, [p.name for p in place.parent.iterdir() if p.is_file()])
-    raise DataError(f"{key}={path}: {found}; expected {expected}{near}")
 
 
 def _imported(path: str) -> ModuleType:

@@ -8,7 +8,7 @@ from typing import Any
 
 from selfdistill_cli.core.errors import DataError
 from selfdistill_cli.envs.agents.actions import Tool
-from selfdistill_cli.envs.tools.python_tools import file_or_error
+from selfdistill_cli.envs.files import file_or_error
 from selfdistill_cli.envs.tools.toolbox import DONE
 
 FORM = (

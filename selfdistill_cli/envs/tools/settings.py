@@ -8,7 +8,7 @@ from typing import ClassVar
 from selfdistill_cli.core.errors import FieldError, did_you_mean
 from selfdistill_cli.core.settings import in_range
 from selfdistill_cli.envs.agents.settings import AgentSettings
-from selfdistill_cli.envs.files import missing_file
+from selfdistill_cli.envs.json_lines import FileKind
 
 TEMPLATE_CALLS: dict[str, int] = {
     "remember": 1, "write_note": 1, "remove_file": 1, "book": 1, "reschedule": 1, "look_up": 1,
@@ -18,6 +18,12 @@ TEMPLATE_CALLS: dict[str, int] = {
     "invoice": 5,
 }  # fmt: skip
 """Names of the built-in kinds of tasks, and how many calls each needs before the last one."""
+TASKS = FileKind(
+    key="env.data",
+    file="a .jsonl or .jsonl.gz file of tasks for env.tools",
+    noun="task",
+    record='an object with "prompt"',
+)
 PANEL = "bfcl:"
 PANELS = ("simple", "multiple", "parallel", "parallel_multiple", "irrelevance")
 """Names after bfcl: in `data`; `bfcl_NAME` is a split of its own with all tasks of the panel."""
@@ -33,7 +39,7 @@ class ToolsEnvSettings(AgentSettings):
     """The user's own tools: FILE.py (functions with type hints and docstrings, which run in this
     process) or FILE.json (a list of schemas; calls are compared, nothing runs); null: built in."""
     data: str | None
-    """Tasks (.jsonl) for `tools`, or bfcl:simple, bfcl:multiple, bfcl:parallel,
+    """Tasks (.jsonl or .jsonl.gz) for `tools`, or bfcl:simple, bfcl:multiple, bfcl:parallel,
     bfcl:parallel_multiple, bfcl:irrelevance (needs the package bfcl_eval); null: built in."""
     validation_fraction: float
     """Share of `data` for validation, by a hash of the task id; unused where it names splits."""
@@ -69,7 +75,7 @@ class ToolsEnvSettings(AgentSettings):
         """Return why `data` cannot be read, found without reading it, or None."""
         if self.data is None or self.data.startswith(PANEL):
             return None
-        return missing_file("env.data", self.data, "a file of tasks for env.tools")
+        return TASKS.problem(self.data)
 
     def _check_templates(self) -> None:
         for name in self.templates or ():

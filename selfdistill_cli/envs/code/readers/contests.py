@@ -13,8 +13,9 @@ from typing import Any
 
 from selfdistill_cli.envs.code.programs import stands_alone
 from selfdistill_cli.envs.code.readers.functions import KINDS, is_name
-from selfdistill_cli.envs.code.readers.lines import Line
 from selfdistill_cli.envs.code.readers.parsed import Parsed
+from selfdistill_cli.envs.code.readers.python_fields import parse
+from selfdistill_cli.envs.json_lines import Line
 from selfdistill_cli.sandbox.inside import wire
 
 PAIRS = 'JSON with "inputs" and "outputs", two lists of the same length'
@@ -61,7 +62,7 @@ def _reference(line: Line) -> str | None:
     """Return the first solution that is Python 3, None if there is none."""
     answer = line.text("canonical_solution", "code", required=False)
     if answer is not None:
-        line.parse("canonical_solution" if line.has("canonical_solution") else "code", answer)
+        parse(line, "canonical_solution" if line.has("canonical_solution") else "code", answer)
         return answer
     expected = "a JSON list of programs"
     solutions = line.json("solutions", expected)

@@ -6,7 +6,8 @@ import ast
 import re
 from typing import Any
 
-from selfdistill_cli.envs.code.readers.lines import Line
+from selfdistill_cli.envs.code.readers.python_fields import parse
+from selfdistill_cli.envs.json_lines import Line
 from selfdistill_cli.sandbox.inside import wire
 
 NUMPY = re.compile(r"^import numpy as np[ \t]*$", re.MULTILINE)
@@ -57,7 +58,7 @@ def without_numpy(line: Line, test: str) -> tuple[str, str]:
         return test, ""
     used = {
         node.attr
-        for node in ast.walk(line.parse("test", test))
+        for node in ast.walk(parse(line, "test", test))
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("np", "np.testing")
     }
     if used - KNOWN:

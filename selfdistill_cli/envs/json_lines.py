@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
-import ast
 import gzip
 import json
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from selfdistill_cli.core.errors import DataError, did_you_mean
 from selfdistill_cli.core.texts import SURROGATE
-from selfdistill_cli.envs.code.readers import named
+from selfdistill_cli.envs.files import file_or_error, problem_with_file
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileKind:
+    """What errors about the files of one key say."""
+
+    key: str
+    """The key that names the file, such as `env.data`."""
+    file: str
+    """What the key takes: `a .jsonl or .jsonl.gz file of tasks, or null for the built-in ones`."""
+    names: tuple[str, ...] = ()
+    """Words that the key takes beside files."""
+    noun: str
+    """What one line is: `task`."""
+    record: str
+    """What a line holds: `an object with "prompt"`."""
+
+    def problem(self, path: str) -> str | None:
+        """Return why there is no such file, found without reading it, or None."""
+        problem = problem_with_file(path, self.file, self.names)
+        return None if problem is None else f"{self.key}: got '{path}', {problem}"
 
 
 class Line:
-    """One line of the file, with errors that say where it is."""
+    """One line of a file: a JSON object."""
 
-    def __init__(self, path: str, number: int, record: dict[str, Any]) -> None:
+    def __init__(self, where: str, number: int, record: dict[str, Any]) -> None:
         """Keep the record and its place."""
-        self._where, self.record = f"{path}, line {number}", record
+        self.where, self.number, self.record = where, number, record
 
     def error(self, name: str, found: str, expected: str) -> DataError:
         """Return an error about a field."""
-        return DataError(f'{self._where}, field "{name}": found {found}; expected {expected}')
+        return DataError(f'{self.where}, field "{name}": found {found}; expected {expected}')
 
     def check_texts(self) -> None:
         """Raise DataError for a field with half a character, which no tokenizer or file takes."""
@@ -76,61 +96,57 @@ class Line:
         except (ValueError, RecursionError) as error:
             raise self.error(name, f"a string that is not JSON ({error})", expected) from None
 
-    def parse(self, name: str, source: str) -> ast.Module:
-        """Return the syntax tree of a field that must be Python."""
-        try:
-            return ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError) as error:
-            raise self.error(name, f"{error}", "Python code without syntax errors") from None
+    def identifier(self, name: str) -> str:
+        """Return a field that names the line."""
+        value = self.record.get(name)
+        if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+            near = "" if name in self.record else did_you_mean(name, self.record)
+            raise self.error(name, f"{value!r:.60}{near}", "a string or a whole number")
+        return str(value)
+
+    def note_identifier(self, name: str, value: str, lines: dict[str, int]) -> None:
+        """Add the line's identifier, of field `name`, to those of the lines above."""
+        if value in lines:
+            raise self.error(
+                name, f"'{value:.60}', also on line {lines[value]}", "an id of its own"
+            )
+        lines[value] = self.number
 
 
-def raw_lines(path: str) -> Iterator[tuple[int, str]]:
+def raw_lines(path: str, kind: FileKind) -> Iterator[tuple[int, str]]:
     """Yield number and text of the lines that are not empty; raises DataError."""
+    where = f"{kind.key}={path}"
+    file_or_error(path, kind.key, kind.file, kind.names)
     opener = gzip.open if path.endswith(".gz") else open
-    problem = problem_with_file(path)
-    if problem is not None:
-        raise DataError(f"env.data={path}: {problem}")
     try:
         with opener(path, "rt", encoding="utf-8-sig") as file:
             for number, text in enumerate(file, start=1):
                 if text.strip():
                     yield number, text
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {error}; is the file whole?") from None
+        raise DataError(f"{where}: cannot be read: {error}; is the file whole?") from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: cannot be read as UTF-8 text: {error}") from None
+        raise DataError(f"{where}: cannot be read as UTF-8 text: {error}") from None
 
 
-def lines_of(path: str) -> Iterator[tuple[int, Line]]:
-    """Yield number and content of the lines; raises DataError naming file and line."""
-    for number, text in raw_lines(path):
-        line = Line(path, number, _record(path, number, text))
-        line.check_texts()
-        yield number, line
+def lines_of(path: str, kind: FileKind) -> Iterator[Line]:
+    """Yield the lines, at least one; raises DataError naming key, file and line."""
+    empty = True
+    for number, text in raw_lines(path, kind):
+        where = f"{kind.key}={path}, line {number}"
+        yield Line(where, number, _record(where, text, kind))
+        empty = False
+    if empty:
+        raise DataError(
+            f"{kind.key}={path}: found no {kind.noun}; expected one JSON object per line"
+        )
 
 
-def problem_with_file(path: str) -> str | None:
-    """Return why there is no such file, with what is expected, or None."""
-    if Path(path).is_file():
-        return None
-    found = "is a folder" if Path(path).is_dir() else "no such file"
-    near = did_you_mean(path, named.NAMES)
-    return (
-        f"{found}; expected a .jsonl or .jsonl.gz file of tasks, a name "
-        f"({', '.join(named.NAMES)}), or env.data=null for the built-in ones{near}"
-    )
-
-
-def _record(path: str, number: int, text: str) -> dict[str, Any]:
+def _record(where: str, text: str, kind: FileKind) -> dict[str, Any]:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{path}, line {number}: not JSON ({error}); expected one JSON object per line"
-        ) from None
+        raise DataError(f"{where}: not JSON ({error}); expected one JSON object per line") from None
     if not isinstance(record, dict):
-        raise DataError(
-            f"{path}, line {number}: found a JSON {type(record).__name__}; expected an object "
-            'with "task_id", "prompt" and tests'
-        )
+        raise DataError(f"{where}: found a JSON {type(record).__name__}; expected {kind.record}")
     return record
