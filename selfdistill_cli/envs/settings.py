@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from selfdistill_cli.core.errors import DataError, FieldError
+from selfdistill_cli.core.errors import DataError
 from selfdistill_cli.core.settings import Settings, in_range
+from selfdistill_cli.envs.splitting import check_shares
 from selfdistill_cli.sandbox.settings import SandboxSettings
 
 
@@ -32,12 +33,9 @@ class CodeEnvSettings(Settings):
     """Where the programs run."""
 
     def __post_init__(self) -> None:
-        in_range(self, 0, 1, "validation_fraction", "test_fraction")
+        check_shares(self)
         in_range(self, 1, 1000, "attempts")
         in_range(self, 0, 1000, "shown_failures")
-        if self.validation_fraction + self.test_fraction > 1 + 1e-9:
-            rest = f"at most {1 - self.validation_fraction:g}, what env.validation_fraction leaves"
-            raise FieldError("test_fraction", self.test_fraction, rest)
 
     def problem_with_data(self) -> str | None:
         """Return why `data` cannot be read, found without reading it, or None."""

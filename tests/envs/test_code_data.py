@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from selfdistill_cli.core.errors import DataError
-from selfdistill_cli.envs.code.data import SPLITS, read_tasks
+from selfdistill_cli.envs.code.data import read_tasks
+from selfdistill_cli.envs.splitting import SPLITS
 
 
 def test_splits_do_not_depend_on_the_other_lines(tmp_path: Path) -> None:

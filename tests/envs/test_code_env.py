@@ -15,9 +15,9 @@ from code_envs import FIXTURE, make_env, task_of
 from selfdistill_cli.core.errors import ConfigError, DataError, FieldError
 from selfdistill_cli.envs.code import family
 from selfdistill_cli.envs.code.comparing import equal
-from selfdistill_cli.envs.code.data import SPLITS
 from selfdistill_cli.envs.code.env import CodeEnv
 from selfdistill_cli.envs.code.programs import extract_program
+from selfdistill_cli.envs.splitting import SPLITS
 
 
 @pytest.fixture(scope="module")

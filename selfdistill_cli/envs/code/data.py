@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 
-from selfdistill_cli.core.errors import did_you_mean
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.code.readers import contests, functions
 from selfdistill_cli.envs.code.readers.named import TASKS, find
 from selfdistill_cli.envs.json_lines import Line, lines_of
+from selfdistill_cli.envs.splitting import by_split, hashed_split, own_split
 
-SPLITS = ("train", "validation", "test")
 IDS = ("task_id", "question_id", "problem_id")
 
 
@@ -23,10 +21,10 @@ def read_tasks(
     A line's own `split` counts; without one, a hash of the task id decides, so that a task stays
     in its split when others come and go. Raises DataError naming file, line and field.
     """
-    found: dict[str, list[Task]] = {split: [] for split in SPLITS}
-    for line, task in placed_tasks(path):
-        found[_split(line, task.id, validation_fraction, test_fraction)].append(task)
-    return {split: tuple(tasks) for split, tasks in found.items()}
+    return by_split(
+        (own_split(line) or hashed_split(task.id, validation_fraction, test_fraction), task)
+        for line, task in placed_tasks(path)
+    )
 
 
 def placed_tasks(path: str) -> Iterator[tuple[Line, Task]]:
@@ -37,19 +35,6 @@ def placed_tasks(path: str) -> Iterator[tuple[Line, Task]]:
         task = make_task(line)
         line.note_identifier(_id_field(line), task.id, lines)
         yield line, task
-
-
-def _split(line: Line, task_id: str, validation_fraction: float, test_fraction: float) -> str:
-    split = line.text("split", required=False)
-    if split is not None:
-        if split not in SPLITS:
-            near = did_you_mean(split, SPLITS)
-            raise line.error("split", f"'{split}'{near}", f"one of {', '.join(SPLITS)}")
-        return split
-    place = int.from_bytes(hashlib.sha256(task_id.encode()).digest()[:8], "big") / 2**64
-    if place < test_fraction:
-        return "test"
-    return "validation" if place < test_fraction + validation_fraction else "train"
 
 
 def make_task(line: Line) -> Task:

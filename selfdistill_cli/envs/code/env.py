@@ -7,20 +7,21 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, get_args
 
-from selfdistill_cli.core.errors import ConfigError, DataError, did_you_mean
+from selfdistill_cli.core.errors import DataError
 from selfdistill_cli.core.findings import Finding
 from selfdistill_cli.core.hints import Hint, HintKind
 from selfdistill_cli.core.protocols import StepResult
 from selfdistill_cli.core.types import Message, Score, Task, Trajectory
 from selfdistill_cli.envs.code import grading, references, validating
 from selfdistill_cli.envs.code.attempts import CodeEpisode
-from selfdistill_cli.envs.code.data import SPLITS as DATA_SPLITS
 from selfdistill_cli.envs.code.data import placed_tasks, read_tasks
 from selfdistill_cli.envs.code.hint_maker import HintMaker
 from selfdistill_cli.envs.code.key_spans import key_spans
 from selfdistill_cli.envs.code.readers.named import TASKS, find
 from selfdistill_cli.envs.json_lines import raw_lines
 from selfdistill_cli.envs.settings import CodeEnvSettings
+from selfdistill_cli.envs.splitting import SPLITS as DATA_SPLITS
+from selfdistill_cli.envs.splitting import check_split
 from selfdistill_cli.sandbox.sandbox import Sandbox
 
 log = logging.getLogger(__name__)
@@ -66,11 +67,7 @@ class CodeEnv:
 
     def _of_split(self, split: str) -> tuple[Task, ...]:
         """Return the tasks as they were read: some expected values may be missing."""
-        if split not in SPLITS:
-            raise ConfigError(
-                f"env=code has no split '{split}'; expected one of {', '.join(SPLITS)}"
-                + did_you_mean(split, SPLITS)
-            )
+        check_split("env=code", split, SPLITS)
         if split not in self._tasks:
             self._tasks.update(self._load(split))
         if not self._tasks[split]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from selfdistill_cli.core.errors import ConfigError, did_you_mean
 from selfdistill_cli.core.types import Message, Task
+from selfdistill_cli.envs.splitting import check_split
 
 SPLITS = ("train", "validation", "test", "demonstrations")
 FIRST_SEED = {"train": 0, "validation": 1_000_000, "test": 2_000_000}
@@ -25,9 +25,7 @@ def numbers(split: str, sizes: Sizes) -> list[tuple[str, int]]:
 
     demonstrations is the first quarter of train.
     """
-    if split not in SPLITS:
-        near = did_you_mean(split, SPLITS)
-        raise ConfigError(f"env: there is no split '{split}'; known: {', '.join(SPLITS)}{near}")
+    check_split("env", split, SPLITS)
     if split == "demonstrations":
         return [("train", number) for number in range(sizes.train_tasks // 4)]
     count = sizes.train_tasks if split == "train" else sizes.held_out_tasks

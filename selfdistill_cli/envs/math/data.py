@@ -8,8 +8,9 @@ import re
 from selfdistill_cli.core.errors import did_you_mean
 from selfdistill_cli.envs.json_lines import Line, lines_of
 from selfdistill_cli.envs.math.answers import boxed
-from selfdistill_cli.envs.math.problems import DATA_SPLITS, Problem, name_of
+from selfdistill_cli.envs.math.problems import Problem, name_of
 from selfdistill_cli.envs.math.settings import PROBLEMS
+from selfdistill_cli.envs.splitting import own_split
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +52,6 @@ def _problem(line: Line) -> tuple[str | None, Problem]:
     named = next((name for name in NAMES if line.record.get(name) is not None), None)
     name = name_of(question) if named is None else line.identifier(named)
     working, answer = _solution(line)
-    split = line.text("split", required=False)
-    if split is not None and split not in DATA_SPLITS:
-        near = did_you_mean(split, DATA_SPLITS)
-        raise line.error("split", f"'{split}'{near}", f"one of {', '.join(DATA_SPLITS)}")
     return named, Problem(
         id=name,
         question=question.strip(),
@@ -63,7 +60,7 @@ def _problem(line: Line) -> tuple[str | None, Problem]:
         evidence=_evidence(working, answer),
         skill=line.text("skill", required=False),
         kind=line.text("kind", "type", "subject", required=False) or "",
-        split=split,
+        split=own_split(line),
     )
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from selfdistill_cli.core.errors import ConfigError, DataError, did_you_mean
+from selfdistill_cli.core.errors import DataError
 from selfdistill_cli.core.hints import Hint, HintKind
 from selfdistill_cli.core.protocols import StepResult
 from selfdistill_cli.core.seeds import seed_for
@@ -23,9 +23,11 @@ from selfdistill_cli.envs.math import arithmetic, hints
 from selfdistill_cli.envs.math.answers import REQUESTS, find_answer, number, plain, render
 from selfdistill_cli.envs.math.data import read_problems
 from selfdistill_cli.envs.math.gym import Gym
-from selfdistill_cli.envs.math.problems import DATA_SPLITS, Problem, in_splits
+from selfdistill_cli.envs.math.problems import Problem
 from selfdistill_cli.envs.math.settings import MathSettings
 from selfdistill_cli.envs.math.verifier import Exact, MathVerify
+from selfdistill_cli.envs.splitting import SPLITS as DATA_SPLITS
+from selfdistill_cli.envs.splitting import by_split, check_split, hashed_split
 
 log = logging.getLogger(__name__)
 
@@ -85,11 +87,7 @@ class MathEnv:
 
         demonstrations is what of train has a reference answer. Raises ConfigError, DataError.
         """
-        if split not in SPLITS:
-            raise ConfigError(
-                f"env=math has no split '{split}'; expected one of {', '.join(SPLITS)}"
-                + did_you_mean(split, SPLITS)
-            )
+        check_split("env=math", split, SPLITS)
         found = self._all_tasks()[split]
         if not found:
             raise DataError(
@@ -102,8 +100,13 @@ class MathEnv:
     def _all_tasks(self) -> dict[str, tuple[Task, ...]]:
         if self._tasks is None:
             s = self._settings
-            split = in_splits(self._problems(), s.validation_fraction, s.test_fraction)
-            told = {name: tuple(map(self._task, problems)) for name, problems in split.items()}
+            told = by_split(
+                (
+                    p.split or hashed_split(p.id, s.validation_fraction, s.test_fraction),
+                    self._task(p),
+                )
+                for p in self._problems()
+            )
             known = tuple(task for task in told["train"] if task.answer is not None)
             self._tasks = {**told, DEMONSTRATIONS: known}
         return self._tasks

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, get_args
 from selfdistill_cli.core.errors import FieldError, did_you_mean
 from selfdistill_cli.core.settings import Settings, in_range
 from selfdistill_cli.envs.json_lines import FileKind
+from selfdistill_cli.envs.splitting import check_shares
 
 GYM = "reasoning_gym:"
 """What `env.data` starts with where it names a family of that package."""
@@ -66,14 +67,11 @@ class MathSettings(Settings):
     """Share of the problems for the final test, chosen like the validation share."""
 
     def __post_init__(self) -> None:
-        in_range(self, 0, 1, "validation_fraction", "test_fraction")
+        check_shares(self)
         in_range(self, 1, MAX_DIFFICULTY, "difficulty")
         in_range(self, 1, 1_000_000, "num_tasks")
         in_range(self, 0.05, 600, "time_limit_s")
         in_range(self, 1, 100, "attempts")
-        if self.validation_fraction + self.test_fraction > 1 + 1e-9:
-            rest = f"at most {1 - self.validation_fraction:g}, what env.validation_fraction leaves"
-            raise FieldError("test_fraction", self.test_fraction, rest)
         self._check_kinds()
         if self.options and self.data_family is None:
             expected = "{}: only a family of reasoning-gym (env.data=reasoning_gym:NAME) has any"

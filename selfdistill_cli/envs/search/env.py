@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from selfdistill_cli.core.errors import ConfigError, DataError, did_you_mean
+from selfdistill_cli.core.errors import DataError
 from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.agents.env import AgentEnv
@@ -25,9 +25,11 @@ from selfdistill_cli.envs.search.questions import Question
 from selfdistill_cli.envs.search.settings import SearchSettings
 from selfdistill_cli.envs.search.wording import GENERAL_SKILLS, SKILLS
 from selfdistill_cli.envs.search.world import SearchWorld
+from selfdistill_cli.envs.splitting import SPLITS as DATA_SPLITS
+from selfdistill_cli.envs.splitting import check_split
 
 FICTIONAL = ("demonstrations", "practice")
-SPLITS = (*own.SPLITS, *FICTIONAL)
+SPLITS = (*DATA_SPLITS, *FICTIONAL)
 OWN_SKILL = "Search a few exact words, open the pages found, and follow the names they mention."
 BUILTIN_SKILLS = Skills(
     general=GENERAL_SKILLS,
@@ -46,11 +48,7 @@ class SearchDomain:
 
     def collection(self, split: str) -> Collection:
         """Return the collection that a split belongs to; raises ConfigError, DataError."""
-        if split not in SPLITS:
-            raise ConfigError(
-                f"env=search has no split '{split}'; expected one of {', '.join(SPLITS)}"
-                + did_you_mean(split, SPLITS)
-            )
+        check_split("env=search", split, SPLITS)
         given = self._settings.corpus is not None
         name = "own" if given else split if split in FICTIONAL else "real"
         if name not in self._collections:

@@ -13,8 +13,8 @@ from selfdistill_cli.envs.search.lexicon import Lexicon
 from selfdistill_cli.envs.search.pages import Page
 from selfdistill_cli.envs.search.questions import Question, Step
 from selfdistill_cli.envs.search.reading import excerpt, sentences
+from selfdistill_cli.envs.splitting import by_split, known_split
 
-SPLITS = ("train", "validation", "test")
 MAX_FACT = 160
 MIN_NAME = 3
 """Letters that a title must have to count as a link where a text names it."""
@@ -83,14 +83,13 @@ def read_questions(
     A line's own `split` counts; without one a hash of its id decides. The id is the question if a
     line has none. `demonstrations` are the questions of train that name evidence.
     """
-    found: dict[str, list[Question]] = {split: [] for split in SPLITS}
     lines: dict[str, int] = {}
+    questions: list[Question] = []
     for line in lines_of(path, QUESTIONS):
-        question = _question(line, pages, validation_fraction, test_fraction)
-        line.note_identifier("id", question.id, lines)
-        found[question.part].append(question)
-    found["demonstrations"] = [q for q in found["train"] if q.steps]
-    return {split: tuple(questions) for split, questions in found.items()}
+        questions.append(_question(line, pages, validation_fraction, test_fraction))
+        line.note_identifier("id", questions[-1].id, lines)
+    found = by_split((question.part, question) for question in questions)
+    return {**found, "demonstrations": tuple(q for q in found["train"] if q.steps)}
 
 
 def _question(
@@ -104,9 +103,8 @@ def _question(
             near = did_you_mean(page, pages)
             raise line.error("evidence", f"'{page:.60}'{near}", "ids of pages of env.corpus")
     name = _text(line, "id", required=False) or text
-    split = _text(line, "split", required=False) or _split(name, validation_fraction, test_fraction)
-    if split not in SPLITS:
-        raise line.error("split", f"'{split:.60}'", f"one of {', '.join(SPLITS)}")
+    named = _text(line, "split", required=False)
+    split = known_split(line, named) if named else _hashed(name, validation_fraction, test_fraction)
     steps = [_step(pages[page], text, answers) for page in evidence]
     return Question(
         id=name, kind="own", hops=len(set(evidence)), text=text, answers=tuple(answers),
@@ -122,7 +120,8 @@ def _step(page: Page, question: str, answers: list[str]) -> Step:
     return Step(query=page.subject, page=page.id, fact=fact[:MAX_FACT])
 
 
-def _split(name: str, validation_fraction: float, test_fraction: float) -> str:
+def _hashed(name: str, validation_fraction: float, test_fraction: float) -> str:
+    """Return the split of a question; not the hash of `splitting`, so that questions stay."""
     place = seed_for("split", name) / 2**63
     if place < validation_fraction:
         return "validation"

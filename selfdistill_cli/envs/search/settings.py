@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from selfdistill_cli.core.errors import FieldError
 from selfdistill_cli.core.settings import in_range
 from selfdistill_cli.envs.agents.settings import AgentSettings
+from selfdistill_cli.envs.splitting import check_shares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +48,11 @@ class SearchSettings(AgentSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        in_range(self, 0, 1, "validation_fraction", "test_fraction")
+        check_shares(self)
         in_range(self, 1, 50, "results")
         in_range(self, 0, 10_000, "snippet")
         in_range(self, 4, 100, "max_choices")
         in_range(self, 12, 2_000, "world_size")
-        if self.validation_fraction + self.test_fraction > 1 + 1e-9:
-            rest = f"at most {1 - self.validation_fraction:g}, what validation_fraction leaves"
-            raise FieldError("test_fraction", self.test_fraction, rest)
         if not self.hops or not set(self.hops) <= {2, 3, 4}:
             raise FieldError("hops", self.hops, "a list of some of 2, 3, 4")
         for name, other in (("corpus", "questions"), ("questions", "corpus")):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from selfdistill_cli.core.errors import did_you_mean
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.agents.actions import Action, Malformed, Tool, from_call
-from selfdistill_cli.envs.code.data import SPLITS
 from selfdistill_cli.envs.json_lines import Line, lines_of
+from selfdistill_cli.envs.splitting import by_split, hashed_split, own_split
 from selfdistill_cli.envs.tools.calls import Expected
 from selfdistill_cli.envs.tools.python_tools import PythonTools
 from selfdistill_cli.envs.tools.settings import TASKS
@@ -29,42 +28,19 @@ def read_tasks(
 
     Raises DataError naming file, line and field.
     """
-    found: dict[str, list[Task]] = {split: [] for split in SPLITS}
+    return by_split(
+        (own_split(line) or hashed_split(task.id, validation_fraction, test_fraction), task)
+        for line, task in _tasks(path, make)
+    )
+
+
+def _tasks(path: str, make: TaskMaker) -> Iterator[tuple[Line, Task]]:
     lines: dict[str, int] = {}
     for line in lines_of(path, TASKS):
         line.check_texts()
         task_id = line.identifier("id") if "id" in line.record else f"line {line.number}"
         line.note_identifier("id", task_id, lines)
-        split = _split(line, task_id, validation_fraction, test_fraction)
-        found[split].append(make(line, task_id))
-    return {split: tuple(tasks) for split, tasks in found.items()}
-
-
-def _split(line: Line, task_id: str, validation_fraction: float, test_fraction: float) -> str:
-    split = line.text("split", required=False)
-    if split is not None:
-        if split not in SPLITS:
-            near = did_you_mean(split, SPLITS)
-            raise line.error("split", f"'{split}'{near}", f"one of {', '.join(SPLITS)}")
-        return split
-    return _hashed(task_id, validation_fraction, test_fraction)
-
-
-def _hashed(task_id: str, validation_fraction: float, test_fraction: float) -> str:
-    place = int.from_bytes(hashlib.sha256(task_id.encode()).digest()[:8], "big") / 2**64
-    if place < test_fraction:
-        return "test"
-    return "validation" if place < test_fraction + validation_fraction else "train"
-
-
-def divided(
-    tasks: Sequence[Task], validation_fraction: float, test_fraction: float
-) -> dict[str, tuple[Task, ...]]:
-    """Return the tasks by split, chosen by a hash of their ids."""
-    found: dict[str, list[Task]] = {split: [] for split in SPLITS}
-    for task in tasks:
-        found[_hashed(task.id, validation_fraction, test_fraction)].append(task)
-    return {split: tuple(chosen) for split, chosen in found.items()}
+        yield line, make(line, task_id)
 
 
 def _check_names(line: Line, known: Sequence[str]) -> None:

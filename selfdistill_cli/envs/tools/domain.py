@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from selfdistill_cli.core.errors import ConfigError, DataError, did_you_mean
+from selfdistill_cli.core.errors import ConfigError, DataError
 from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.agents.actions import Action, Tool
 from selfdistill_cli.envs.agents.skills import Skills, read_skills, with_skills, without_general
 from selfdistill_cli.envs.files import file_or_error
+from selfdistill_cli.envs.splitting import by_split, check_split, hashed_split
 from selfdistill_cli.envs.tools import bfcl, data, generator
 from selfdistill_cli.envs.tools.calls import CallsWorld, Expected
 from selfdistill_cli.envs.tools.choices import Listed, Written, choices_of
@@ -92,8 +93,10 @@ class ToolsDomain:
     def _panel_tasks(self) -> dict[str, tuple[Task, ...]]:
         s = self._settings
         assert s.data is not None
-        tasks = tuple(bfcl.read_panel(s.data.removeprefix(PANEL)))
-        found = data.divided(tasks, s.validation_fraction, s.test_fraction)
+        found = by_split(
+            (hashed_split(task.id, s.validation_fraction, s.test_fraction), task)
+            for task in bfcl.read_panel(s.data.removeprefix(PANEL))
+        )
         return {**found, "demonstrations": found["train"], "practice": ()}
 
     @functools.cached_property
@@ -103,11 +106,7 @@ class ToolsDomain:
 
     def tasks(self, split: str) -> Sequence[Task]:
         """Return the tasks of a split; raises ConfigError, DataError."""
-        if split not in ALL_SPLITS:
-            near = did_you_mean(split, ALL_SPLITS)
-            raise ConfigError(
-                f"env=tools has no split '{split}'; expected one of {', '.join(ALL_SPLITS)}{near}"
-            )
+        check_split("env=tools", split, ALL_SPLITS)
         found = self._found(split)
         if not found:
             raise DataError(

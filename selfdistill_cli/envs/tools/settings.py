@@ -9,6 +9,7 @@ from selfdistill_cli.core.errors import FieldError, did_you_mean
 from selfdistill_cli.core.settings import in_range
 from selfdistill_cli.envs.agents.settings import AgentSettings
 from selfdistill_cli.envs.json_lines import FileKind
+from selfdistill_cli.envs.splitting import check_shares
 
 TEMPLATE_CALLS: dict[str, int] = {
     "remember": 1, "write_note": 1, "remove_file": 1, "book": 1, "reschedule": 1, "look_up": 1,
@@ -63,7 +64,7 @@ class ToolsEnvSettings(AgentSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        in_range(self, 0, 1, "validation_fraction", "test_fraction")
+        check_shares(self)
         in_range(self, 1, 1_000_000, "train_tasks", "other_tasks")
         in_range(self, 1, 5, "max_calls")
         in_range(self, 0, 16, "extra_tools")
@@ -89,9 +90,6 @@ class ToolsEnvSettings(AgentSettings):
 
     def _check_files(self) -> None:
         data, tools = self.data, self.tools
-        if self.validation_fraction + self.test_fraction > 1 + 1e-9:
-            rest = f"at most {1 - self.validation_fraction:g}, what env.validation_fraction leaves"
-            raise FieldError("test_fraction", self.test_fraction, rest)
         if tools is not None and not tools.endswith((".py", ".json")):
             raise FieldError("tools", f"'{tools}'", "FILE.py, FILE.json, or null for built-in ones")
         panel = data is not None and data.startswith(PANEL)
