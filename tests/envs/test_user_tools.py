@@ -136,6 +136,11 @@ def test_files_that_are_not_there_are_told(tmp_path):
     paths = {"tools": str(tmp_path / "onw.py"), "data": str(tmp_path / "own.jsonl")}
     with pytest.raises(DataError, match=r"no such file.*did you mean 'own.py'"):
         tools_env(**{**WRITING, **paths}).tasks("train")
+    paths = {"tools": str(tmp_path / "own.py"), "data": str(tmp_path / "onw.jsonl")}
+    env = tools_env(**{**WRITING, **paths})
+    for asked in (lambda: env.tasks("train"), env.fingerprint):
+        with pytest.raises(DataError, match=r"env\.data=.*no such file.*'own.jsonl'"):
+            asked()
 
 
 def test_choosing_needs_a_list(tmp_path):

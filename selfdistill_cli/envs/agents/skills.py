@@ -9,6 +9,7 @@ The hint `pruned` is the prompt without the general ones (BCSD, arXiv 2608.09555
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -116,6 +117,26 @@ def without_general(
     block = "" if skills is None else skills.general_block()
     pruned = _changed(messages, lambda text: text.replace(block, "", 1) if block else text)
     return None if pruned == tuple(messages) else pruned
+
+
+class PromptSkills:
+    """The skills that `env.prompt_skills` names, in the prompts of an environment."""
+
+    def __init__(self, setting: str | None, builtin: Skills) -> None:
+        """Keep what names them; a file is read on first use, once."""
+        self._setting, self._builtin = setting, builtin
+
+    @functools.cached_property
+    def _skills(self) -> Skills | None:
+        return read_skills(self._setting, self._builtin, self._builtin.task)
+
+    def added(self, messages: Sequence[Message], kind: str) -> tuple[Message, ...]:
+        """Return the messages with the skills; see `with_skills`. Raises DataError."""
+        return with_skills(messages, self._skills, kind)
+
+    def pruned(self, messages: Sequence[Message]) -> tuple[Message, ...] | None:
+        """Return the messages without the general skills; see `without_general`."""
+        return without_general(messages, self._skills)
 
 
 def _changed(messages: Sequence[Message], change: Any) -> tuple[Message, ...]:

@@ -10,7 +10,7 @@ from selfdistill_cli.core.errors import DataError
 from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.agents.env import AgentEnv
-from selfdistill_cli.envs.agents.skills import Skills, read_skills, with_skills, without_general
+from selfdistill_cli.envs.agents.skills import PromptSkills, Skills
 from selfdistill_cli.envs.search import own
 from selfdistill_cli.envs.search.collection import (
     QUESTIONS_FILE,
@@ -44,7 +44,7 @@ class SearchDomain:
         """Keep the settings; reads no file."""
         self._settings = settings
         self._collections: dict[str, Collection] = {}
-        self._skills: list[Skills | None] = []
+        self._skills = PromptSkills(settings.prompt_skills, BUILTIN_SKILLS)
 
     def collection(self, split: str) -> Collection:
         """Return the collection that a split belongs to; raises ConfigError, DataError."""
@@ -84,16 +84,10 @@ class SearchDomain:
         message = Message(role="user", content=question.text)
         return Task(
             id=f"{split}:{question.id}",
-            messages=with_skills([message], self._prompt_skills(), question.kind),
+            messages=self._skills.added([message], question.kind),
             answer=question.answers[0],
             meta={"split": split, **question.meta()},
         )
-
-    def _prompt_skills(self) -> Skills | None:
-        if not self._skills:
-            kinds = tuple(BUILTIN_SKILLS.task)
-            self._skills.append(read_skills(self._settings.prompt_skills, BUILTIN_SKILLS, kinds))
-        return self._skills[0]
 
     def world(self, task: Task, seed: int) -> SearchWorld:
         """Return a new episode; nothing about it is random."""
@@ -128,7 +122,7 @@ class SearchDomain:
 
     def without_skills(self, task: Task) -> tuple[Message, ...] | None:
         """Return the messages without the general skills."""
-        return without_general(task.messages, self._prompt_skills())
+        return self._skills.pruned(task.messages)
 
     def close(self) -> None:
         """Close the indexes."""

@@ -9,7 +9,7 @@ from typing import Any
 from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.agents.actions import Action, Tool
-from selfdistill_cli.envs.agents.skills import Skills, read_skills, with_skills, without_general
+from selfdistill_cli.envs.agents.skills import PromptSkills, Skills
 from selfdistill_cli.envs.agents.world import Reply
 from selfdistill_cli.envs.gymnasium.splits import numbers
 from selfdistill_cli.envs.textgame import rules
@@ -87,7 +87,7 @@ class BuiltinGames:
     def __init__(self, settings: TextGameSettings) -> None:
         """Keep the settings; reads no file."""
         self._settings = settings
-        self._read: list[Skills | None] = []
+        self._skills = PromptSkills(settings.prompt_skills, BUILTIN_SKILLS)
 
     def tasks(self, split: str) -> Sequence[Task]:
         """Return the games of a split; raises ConfigError."""
@@ -100,14 +100,8 @@ class BuiltinGames:
     def _task(self, kind: str, words: str, number: int) -> Task:
         meta = {"kind": kind, "words": words, "number": number}
         asked = Message(role="user", content=self._game(meta).request)
-        messages = with_skills([asked], self._skills(), kind)
+        messages = self._skills.added([asked], kind)
         return Task(id=f"{words} {kind} {number}", messages=messages, answer=None, meta=meta)
-
-    def _skills(self) -> Skills | None:
-        """Return the skills in the prompt; a file is read once. Raises DataError."""
-        if not self._read:
-            self._read.append(read_skills(self._settings.prompt_skills, BUILTIN_SKILLS, SKILLS))
-        return self._read[0]
 
     def _game(self, meta: Mapping[str, Any]) -> Game:
         return game_of(meta["kind"], meta["words"], meta["number"], self._settings.difficulty)
@@ -135,7 +129,7 @@ class BuiltinGames:
 
     def without_skills(self, task: Task) -> tuple[Message, ...] | None:
         """Return the messages without the general skills, None without skills."""
-        return without_general(task.messages, self._skills())
+        return self._skills.pruned(task.messages)
 
 
 def _whereabouts(game: Game) -> list[str]:

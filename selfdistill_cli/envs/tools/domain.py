@@ -6,14 +6,13 @@ import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from selfdistill_cli.core.errors import ConfigError, DataError
 from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.agents.actions import Action, Tool
-from selfdistill_cli.envs.agents.skills import Skills, read_skills, with_skills, without_general
+from selfdistill_cli.envs.agents.skills import PromptSkills, Skills
 from selfdistill_cli.envs.files import file_or_error
 from selfdistill_cli.envs.splitting import by_split, check_split, hashed_split
 from selfdistill_cli.envs.tools import bfcl, data, generator
@@ -23,7 +22,7 @@ from selfdistill_cli.envs.tools.drawing import SPLITS
 from selfdistill_cli.envs.tools.long_templates import TEMPLATES
 from selfdistill_cli.envs.tools.python_tools import PythonTools
 from selfdistill_cli.envs.tools.schema_tools import read_tools
-from selfdistill_cli.envs.tools.settings import PANEL, PANELS, ToolsEnvSettings
+from selfdistill_cli.envs.tools.settings import PANEL, PANELS, TASKS, ToolsEnvSettings
 from selfdistill_cli.envs.tools.toolbox import FUNCTIONS, TOOLS
 from selfdistill_cli.envs.tools.world import Setup, StatefulWorld
 
@@ -55,6 +54,7 @@ class ToolsDomain:
     def __init__(self, settings: ToolsEnvSettings) -> None:
         """Keep the settings; reads no file."""
         self._settings = settings
+        self._skills = PromptSkills(settings.prompt_skills, BUILTIN_SKILLS)
 
     def _kind(self, task: Task) -> type[Action]:
         """How calls of a task are written: built-in tools with one parameter have only one."""
@@ -99,11 +99,6 @@ class ToolsDomain:
         )
         return {**found, "demonstrations": found["train"], "practice": ()}
 
-    @functools.cached_property
-    def _skills(self) -> Skills | None:
-        """The skills that stand in every prompt."""
-        return read_skills(self._settings.prompt_skills, BUILTIN_SKILLS, BUILTIN_SKILLS.task)
-
     def tasks(self, split: str) -> Sequence[Task]:
         """Return the tasks of a split; raises ConfigError, DataError."""
         check_split("env=tools", split, ALL_SPLITS)
@@ -119,7 +114,7 @@ class ToolsDomain:
 
     def _skilled(self, task: Task) -> Task:
         kind = task.meta.get("template", task.meta["kind"])
-        return replace(task, messages=with_skills(task.messages, self._skills, kind))
+        return replace(task, messages=self._skills.added(task.messages, kind))
 
     def _found(self, split: str) -> Sequence[Task]:
         s = self._settings
@@ -199,7 +194,7 @@ class ToolsDomain:
 
     def without_skills(self, task: Task) -> tuple[Message, ...] | None:
         """Return the prompt without the general skills, None if there are none in it."""
-        return without_general(task.messages, self._skills)
+        return self._skills.pruned(task.messages)
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of what tools and data hold; raises ConfigError, DataError."""
@@ -210,7 +205,8 @@ class ToolsDomain:
             paths = [bfcl.panel_file(s.data.removeprefix(PANEL), bfcl.folder())]
         else:
             assert s.tools is not None
-            paths = [file_or_error(s.tools, "env.tools", "a file"), Path(s.data)]
+            tools = file_or_error(s.tools, "env.tools", "a file")
+            paths = [tools, file_or_error(s.data, TASKS.key, TASKS.file)]
         return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
