@@ -77,7 +77,9 @@ def checked(env, name, limit, tasks, plan=None, temperature=1.0):
     for trajectory in found:
         seeds = seeds_of(trajectory.task, trajectory.sibling, len(trajectory.turns))
         made = [engine.made[seed] for seed in seeds]
-        samples += check_tokens(trajectory, policy.chat, made)
+        parts = check_tokens(trajectory, policy.chat, made)
+        assert len(parts) == 1 or limit.overflow == "drop_oldest", "ids are appended, never renewed"
+        samples += parts
     assert len(engine.made) == sum(len(t.turns) for t in found), "nothing was sampled in vain"
     return found, samples, largest_difference(policy, samples, temperature)
 
@@ -111,8 +113,7 @@ def test_valid_actions_between_odd_ones_in_every_environment(env, name):
     assert any(t.outcome.get("success") or t.outcome.get("passed") for t in found) or env in (
         "search", "textgame", "gymnasium",
     )  # fmt: skip
-    invalid = [t.outcome.get("invalid_actions", 0) < len(t.turns) for t in found]
-    assert all(invalid), "the environment understood the valid ones"
+    assert all(t.outcome.get("invalid_actions", 0) < len(t.turns) for t in found)
     assert gap < TOLERANCE
 
 
