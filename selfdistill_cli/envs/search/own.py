@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from selfdistill_cli.core.errors import did_you_mean
-from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.texts import encodable
 from selfdistill_cli.envs.json_lines import FileKind, Line, lines_of
 from selfdistill_cli.envs.search.answers import contains
@@ -13,7 +12,7 @@ from selfdistill_cli.envs.search.lexicon import Lexicon
 from selfdistill_cli.envs.search.pages import Page
 from selfdistill_cli.envs.search.questions import Question, Step
 from selfdistill_cli.envs.search.reading import excerpt, sentences
-from selfdistill_cli.envs.splitting import by_split, known_split
+from selfdistill_cli.envs.splitting import by_split, hashed_split, known_split
 
 MAX_FACT = 160
 MIN_NAME = 3
@@ -104,7 +103,8 @@ def _question(
             raise line.error("evidence", f"'{page:.60}'{near}", "ids of pages of env.corpus")
     name = _text(line, "id", required=False) or text
     named = _text(line, "split", required=False)
-    split = known_split(line, named) if named else _hashed(name, validation_fraction, test_fraction)
+    shares = validation_fraction, test_fraction
+    split = known_split(line, named) if named else hashed_split(name, *shares)
     steps = [_step(pages[page], text, answers) for page in evidence]
     return Question(
         id=name, kind="own", hops=len(set(evidence)), text=text, answers=tuple(answers),
@@ -118,11 +118,3 @@ def _step(page: Page, question: str, answers: list[str]) -> Step:
     holds = [part for part in parts if any(contains(part, answer) for answer in answers)]
     fact = holds[0] if holds else excerpt(page.text, question, MAX_FACT)
     return Step(query=page.subject, page=page.id, fact=fact[:MAX_FACT])
-
-
-def _hashed(name: str, validation_fraction: float, test_fraction: float) -> str:
-    """Return the split of a question; not the hash of `splitting`, so that questions stay."""
-    place = seed_for("split", name) / 2**63
-    if place < validation_fraction:
-        return "validation"
-    return "test" if place < validation_fraction + test_fraction else "train"
