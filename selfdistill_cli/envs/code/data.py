@@ -25,7 +25,8 @@ def read_tasks(
     """
     found: dict[str, list[Task]] = {split: [] for split in SPLITS}
     for _, line, task in numbered_tasks(path):
-        found[_split(line, task.id, validation_fraction, test_fraction)].append(task)
+        split = _own_split(line) or _drawn_split(task.id, validation_fraction, test_fraction)
+        found[split].append(task)
     return {split: tuple(tasks) for split, tasks in found.items()}
 
 
@@ -39,19 +40,23 @@ def numbered_tasks(path: str) -> Iterator[tuple[int, Line, Task]]:
             raise line.error(
                 _id_field(line), f"'{task.id}', also on line {seen[task.id]}", "an id of its own"
             )
+        _own_split(line)  # a wrong one is an error for every reader of the file
         seen[task.id] = number
         yield number, line, task
     if not seen:
         raise DataError(f"{path}: found no task; expected one JSON object per line")
 
 
-def _split(line: Line, task_id: str, validation_fraction: float, test_fraction: float) -> str:
+def _own_split(line: Line) -> str | None:
+    """Return what the line says itself; raises DataError."""
     split = line.text("split", required=False)
-    if split is not None:
-        if split not in SPLITS:
-            near = did_you_mean(split, SPLITS)
-            raise line.error("split", f"'{split}'{near}", f"one of {', '.join(SPLITS)}")
-        return split
+    if split is not None and split not in SPLITS:
+        near = did_you_mean(split, SPLITS)
+        raise line.error("split", f"'{split}'{near}", f"one of {', '.join(SPLITS)}")
+    return split
+
+
+def _drawn_split(task_id: str, validation_fraction: float, test_fraction: float) -> str:
     place = int.from_bytes(hashlib.sha256(task_id.encode()).digest()[:8], "big") / 2**64
     if place < test_fraction:
         return "test"
@@ -62,9 +67,13 @@ def make_task(line: Line) -> Task:
     """Return the task of one line; raises DataError."""
     name = _id_field(line)
     task_id = line.record.get(name)
+    if name not in line.record:
+        near = did_you_mean(name, line.record)
+        others = ", ".join(f'"{other}"' for other in IDS[1:])
+        expected = f"a string or a whole number (or {others}); add it to the line"
+        raise line.error(name, f"no such field{near}", expected)
     if isinstance(task_id, bool) or not isinstance(task_id, (str, int)) or task_id == "":
-        near = "" if name in line.record else did_you_mean("task_id", line.record)
-        raise line.error(name, f"{task_id!r:.60}{near}", "a string or a whole number")
+        raise line.error(name, f"{task_id!r:.60}", "a string or a whole number")
     parsed = contests.read(line) if contests.is_contest(line) else functions.read(line)
     meta = dict(parsed.meta)
     skill = line.text("skill", required=False)

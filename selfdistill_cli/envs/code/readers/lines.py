@@ -29,11 +29,18 @@ class Line:
     def check_texts(self) -> None:
         """Raise DataError for a field with half a character, which no tokenizer or file takes."""
         for name, value in self.record.items():
+            self.check_text(name, value)
+
+    def check_text(self, name: str, value: Any) -> None:
+        """Raise DataError if half a character is anywhere in a JSON value."""
+        try:
             found = SURROGATE.search(json.dumps(value, ensure_ascii=False))
-            if found is not None:
-                raise self.error(
-                    name, f"the lone surrogate {found.group()!r}", "text that can be UTF-8"
-                )
+        except RecursionError:
+            raise self.error(name, "deep nesting", "values that are less deep") from None
+        if found is not None:
+            raise self.error(
+                name, f"the lone surrogate {found.group()!r}", "text that can be UTF-8"
+            )
 
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""
@@ -72,9 +79,11 @@ class Line:
         if not value.strip():
             return None
         try:
-            return json.loads(value)
+            found = json.loads(value)
         except (ValueError, RecursionError) as error:
             raise self.error(name, f"a string that is not JSON ({error})", expected) from None
+        self.check_text(name, found)  # an escape inside the string is a character only now
+        return found
 
     def parse(self, name: str, source: str) -> ast.Module:
         """Return the syntax tree of a field that must be Python."""
