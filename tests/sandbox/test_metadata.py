@@ -1,4 +1,4 @@
-"""What a program could change about a file that it may not write: its times, its length, its mode."""
+"""What a program could change about a file that it may not write: times, length, mode."""
 
 from __future__ import annotations
 

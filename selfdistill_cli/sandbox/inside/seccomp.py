@@ -3,7 +3,8 @@
 Everything that is not listed fails with EPERM: fork, exec, kill, sockets, ptrace, mounts,
 namespaces, io_uring, shared memory, keyrings, and whatever later kernels add. So do calls that
 change a file by its path or its metadata (truncate, times, mode, owner, attributes): Landlock has
-no say in most of them. Numbers are those of the kernel's tables for x86-64 and for the generic table that aarch64 uses.
+no say in most of them. Numbers are those of the kernel's tables for x86-64 and for the generic
+table that aarch64 uses.
 """
 
 from __future__ import annotations
