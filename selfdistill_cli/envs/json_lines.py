@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,11 +49,18 @@ class Line:
     def check_texts(self) -> None:
         """Raise DataError for a field with half a character, which no tokenizer or file takes."""
         for name, value in self.record.items():
+            self.check_text(name, value)
+
+    def check_text(self, name: str, value: Any) -> None:
+        """Raise DataError if half a character is anywhere in a JSON value."""
+        try:
             found = SURROGATE.search(json.dumps(value, ensure_ascii=False))
-            if found is not None:
-                raise self.error(
-                    name, f"the lone surrogate {found.group()!r}", "text that can be UTF-8"
-                )
+        except RecursionError:
+            raise self.error(name, "deep nesting", "values that are less deep") from None
+        if found is not None:
+            raise self.error(
+                name, f"the lone surrogate {found.group()!r}", "text that can be UTF-8"
+            )
 
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""
@@ -92,16 +99,21 @@ class Line:
         if not value.strip():
             return None
         try:
-            return json.loads(value)
+            found = json.loads(value)
         except (ValueError, RecursionError) as error:
             raise self.error(name, f"a string that is not JSON ({error})", expected) from None
+        self.check_text(name, found)  # an escape inside the string is a character only now
+        return found
 
-    def identifier(self, name: str) -> str:
-        """Return a field that names the line."""
-        value = self.record.get(name)
+    def identifier(self, name: str, others: Sequence[str] = ()) -> str:
+        """Return a field that names the line; `others` would do as well."""
+        if name not in self.record:
+            more = "".join(f' or "{other}"' for other in others)
+            expected = f"a string or a whole number{f' ({more[1:]})' if more else ''}; add it"
+            raise self.error(name, f"no such field{did_you_mean(name, self.record)}", expected)
+        value = self.record[name]
         if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-            near = "" if name in self.record else did_you_mean(name, self.record)
-            raise self.error(name, f"{value!r:.60}{near}", "a string or a whole number")
+            raise self.error(name, f"{value!r:.60}", "a string or a whole number")
         return str(value)
 
     def note_identifier(self, name: str, value: str, lines: dict[str, int]) -> None:

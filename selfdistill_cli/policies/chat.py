@@ -5,6 +5,7 @@ Masks are never inferred from token ids: a padding id may equal an end-of-text i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,6 +13,13 @@ from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.core.types import Message
 
 USER, ANSWERS = Message(role="user", content="Q"), ("SAMPLEDTEXT", "OTHERTEXT")
+
+
+def _control_tokens(tokenizer: Any) -> list[str]:
+    """What the tokenizer reads as control, not as text, longest first."""
+    added = (str(token) for token in tokenizer.added_tokens_decoder.values() if token.special)
+    known = {*map(str, tokenizer.all_special_tokens), *added}
+    return sorted((token for token in known if len(token) > 1), key=len, reverse=True) or ["$^"]
 
 
 class TemplateChat:
@@ -32,6 +40,7 @@ class TemplateChat:
                 "Jinja file, or to `plain` for a base model."
             )
         self.tokenizer = tokenizer
+        self._control_tokens = re.compile("|".join(map(re.escape, _control_tokens(tokenizer))))
         self.end_of_turn_id = self._find_end_of_turn()
         ends = {tokenizer.eos_token_id, self.end_of_turn_id, *stop_ids}
         self.stop_ids: frozenset[int] = frozenset(int(i) for i in ends if i is not None)
@@ -64,7 +73,7 @@ class TemplateChat:
 
     def answer_ids(self, text: str) -> list[int]:
         """Ids of a demonstrated answer, with the end-of-turn id."""
-        return [*self._encode(text), self.end_of_turn_id]
+        return [*self._encode(self._harmless(text)), self.end_of_turn_id]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Ids to text, without special tokens."""
@@ -74,13 +83,22 @@ class TemplateChat:
             )
         )
 
+    def _harmless(self, text: str) -> str:
+        """The text with the tokenizer's control tokens broken by a space.
+
+        An agent or a file can spell them with ordinary characters; encoded as they stand they
+        would open turns that nobody took.
+        """
+        return self._control_tokens.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
+
     def _encode(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _render(self, messages: Sequence[Message], *, boundary: bool) -> str:
+        harmless = [{**m, "content": self._harmless(m["content"])} for m in messages]
         return str(
             self.tokenizer.apply_chat_template(
-                [dict(message) for message in messages],
+                harmless,
                 add_generation_prompt=boundary,
                 tokenize=False,
             )

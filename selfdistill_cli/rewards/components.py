@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -69,11 +69,50 @@ def composite(
             seen = after.get(component.name, RunningMoments()).updated(value)
             after[component.name] = seen
             value = seen.normalized(value)
-        value *= component.scale
-        if component.clip is not None:
-            value = min(max(value, component.clip[0]), component.clip[1])
-        parts[component.name] = component.weight * value
+        parts[component.name] = _weighted(component, value)
     return sum(parts.values()), parts, after
+
+
+def composite_batch(
+    rows: Sequence[Mapping[str, float | None]],
+    components: Sequence[Component],
+    moments: Mapping[str, RunningMoments],
+) -> tuple[list[float], dict[str, RunningMoments]]:
+    """Return the totals and new moments of a batch, whose samples share their moments.
+
+    As `composite`, but all values update the moments, in order, before the first is normalised:
+    equal values have equal totals, so that a group of equal siblings stays flat. A batch of one
+    is what `composite` says.
+    """
+    after = dict(moments)
+    for component in components:
+        if component.normalize:
+            seen = after.get(component.name, RunningMoments())
+            for value in (row.get(component.name) for row in rows):
+                seen = seen if value is None else seen.updated(value)
+            if seen.count:
+                after[component.name] = seen
+    return [sum(_parts(row, components, after)) for row in rows], after
+
+
+def _parts(
+    row: Mapping[str, float | None],
+    components: Sequence[Component],
+    moments: Mapping[str, RunningMoments],
+) -> Iterator[float]:
+    """Weighted values of one sample, normalised by moments that contain it already."""
+    for component in components:
+        value = row.get(component.name)
+        if value is not None:
+            value = moments[component.name].normalized(value) if component.normalize else value
+            yield _weighted(component, value)
+
+
+def _weighted(component: Component, value: float) -> float:
+    value *= component.scale
+    if component.clip is not None:
+        value = min(max(value, component.clip[0]), component.clip[1])
+    return component.weight * value
 
 
 def dense_code_reward(

@@ -10,10 +10,18 @@ from selfdistill_cli.core.parts import build_part
 from selfdistill_cli.core.protocols import RewardComponent
 from selfdistill_cli.core.types import Score, Stop, Trajectory
 from selfdistill_cli.rewards.collecting import Asked, collect
-from selfdistill_cli.rewards.components import Component, RunningMoments, composite
+from selfdistill_cli.rewards.components import (
+    Component,
+    RunningMoments,
+    composite,
+    composite_batch,
+)
 from selfdistill_cli.rewards.errors import ErrorBook, ErrorPolicy, read_number
 from selfdistill_cli.rewards.outcomes import MASKED, success_of
 from selfdistill_cli.rewards.settings import ComponentSettings, CompositeSettings
+
+Values = Mapping[str, float | None]
+"""Each component's value of one trajectory, None where it has none."""
 
 
 class Composite:
@@ -35,39 +43,30 @@ class Composite:
         return self.score_many([trajectory])[0]
 
     def score_many(self, trajectories: Sequence[Trajectory]) -> list[Score]:
-        """Score in order: a normaliser has seen every sample before, and this one.
+        """Score a batch: a normaliser sees all of it, and all before, then each sample.
 
-        The total is None if the environment failed or no component has a value.
+        Equal values of a batch have equal totals. In an evaluation (`learning` is False) a sample
+        meets what was learned, and itself. The total is None if the environment failed or no
+        component has a value.
         """
         played = [t for t in trajectories if t.stop is not Stop.ENV_ERROR]
         columns = {n: collect(asked, played, self.errors) for n, asked in self._asked.items()}
-        rows = iter(zip(*columns.values(), strict=True))
-        moments = self._moments
+        columns_by_row = zip(*columns.values(), strict=True)
+        rows = [dict(zip(self._asked, row, strict=True)) for row in columns_by_row]
+        scored = iter(zip(rows, self._totals(rows), strict=True))
         scores: list[Score] = []
         for trajectory in trajectories:
             if trajectory.stop is Stop.ENV_ERROR:
                 scores.append(_without_total(trajectory, tuple(self._asked)))
-                continue
-            values = dict(zip(self._asked, next(rows), strict=True))
-            score, after = self._sum(trajectory, values, moments)
-            moments = after if self.learning else moments
-            scores.append(score)
-        self._moments = moments
+            else:
+                scores.append(_score(trajectory, *next(scored)))
         return scores
 
-    def _sum(
-        self,
-        trajectory: Trajectory,
-        values: Mapping[str, float | None],
-        moments: Mapping[str, RunningMoments],
-    ) -> tuple[Score, dict[str, RunningMoments]]:
-        parts = {name: value for name, value in values.items() if value is not None}
-        missing = tuple(name for name, value in values.items() if value is None)
-        if not parts:
-            return _without_total(trajectory, missing), dict(moments)
-        total, _, after = composite(values, self._components, moments)
-        success = success_of(trajectory.outcome)
-        return Score(total=total, success=success, parts=parts, missing=missing), after
+    def _totals(self, rows: Sequence[Values]) -> list[float]:
+        if self.learning:
+            totals, self._moments = composite_batch(rows, self._components, self._moments)
+            return totals
+        return [composite(row, self._components, self._moments)[0] for row in rows]
 
     def state_dict(self) -> dict[str, Any]:
         """Count, mean and squared deviations of every normalised component."""
@@ -76,6 +75,15 @@ class Composite:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned."""
         self._moments = {name: RunningMoments(**moments) for name, moments in state.items()}
+
+
+def _score(trajectory: Trajectory, values: Values, total: float) -> Score:
+    parts = {name: value for name, value in values.items() if value is not None}
+    missing = tuple(name for name, value in values.items() if value is None)
+    if not parts:
+        return _without_total(trajectory, missing)
+    success = success_of(trajectory.outcome)
+    return Score(total=total, success=success, parts=parts, missing=missing)
 
 
 def _without_total(trajectory: Trajectory, missing: tuple[str, ...]) -> Score:

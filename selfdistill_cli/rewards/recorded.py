@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from selfdistill_cli.rewards.settings import RecordedComponent
 
 KEYS = ("task", "score", "text", "program", "sha256", "note")
 TEXTS = ("text", "program", "sha256")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 EXPECTED = 'expected {"task": "...", "program": "...", "score": 0.5}'
 
 
@@ -47,7 +49,9 @@ def digest(text: str) -> str:
 def read_scores(path: Path) -> dict[tuple[str, str], float]:
     """Scores by task and digest; raises DataError."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # "\n" alone ends a line: other separators may stand in a text as they are.
+        with path.open(encoding="utf-8-sig", newline="\n") as file:
+            lines = list(file)
     except (OSError, UnicodeError) as error:
         raise DataError(f"{path}: cannot be read as text: {error}") from error
     scores: dict[tuple[str, str], float] = {}
@@ -68,7 +72,7 @@ def read_scores(path: Path) -> dict[tuple[str, str], float]:
 def _record(line: str, where: str) -> tuple[tuple[str, str], float]:
     try:
         record = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: no JSON ({error}); {EXPECTED}") from error
     if not isinstance(record, dict):
         raise DataError(f"{where}: no JSON object; {EXPECTED}")
@@ -81,10 +85,28 @@ def _record(line: str, where: str) -> tuple[tuple[str, str], float]:
     named = [key for key in TEXTS if isinstance(record.get(key), str)]
     if not isinstance(record.get("task"), str) or len(named) != 1:
         raise DataError(f"{where}: needs task and one of {', '.join(TEXTS)} as texts; {EXPECTED}")
+    return (record["task"], _key(named[0], record[named[0]], where)), _score(record, where)
+
+
+def _score(record: dict[str, Any], where: str) -> float:
+    value = record.get("score")
+    if isinstance(value, bool):
+        found = json.dumps(value)
+        raise DataError(f"{where}: score: found {found}, expected a finite number: 1 or 0")
     try:
-        score = read_number(record.get("score"))
+        return read_number(value)
     except Refused as error:
         raise DataError(f"{where}: score: found {error.found}, expected a finite number") from error
-    text = record[named[0]]
-    key = text.strip().lower() if named[0] == "sha256" else digest(text)
-    return (record["task"], key), score
+
+
+def _key(name: str, text: str, where: str) -> str:
+    """The digest that a line means."""
+    if name != "sha256":
+        return digest(text)
+    key = text.strip().lower()
+    if not SHA256.fullmatch(key):
+        raise DataError(
+            f"{where}: sha256: found '{text:.70}' ({len(text)} characters), expected 64 "
+            "hexadecimal digits, or the text itself as program or text"
+        )
+    return key

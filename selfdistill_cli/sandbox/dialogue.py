@@ -6,16 +6,9 @@ many of them in one thread. Everything that arrives from a confined process is t
 
 from __future__ import annotations
 
-import math
-import re
 import secrets
-import signal
-import time
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from selfdistill_cli.core.errors import SandboxError
-from selfdistill_cli.core.texts import readable
 from selfdistill_cli.sandbox.inside import wire
 from selfdistill_cli.sandbox.jobs import (
     CallJob,
@@ -25,112 +18,17 @@ from selfdistill_cli.sandbox.jobs import (
     ProgramReport,
     TestResult,
 )
-from selfdistill_cli.sandbox.worker import (
-    Channel,
-    Dialogue,
-    Garbage,
-    Gone,
-    Late,
-    Worker,
-)
+from selfdistill_cli.sandbox.running import Dead, Running
+from selfdistill_cli.sandbox.showing import clean, show_call, show_result
+from selfdistill_cli.sandbox.worker import Dialogue, Worker
 
-UNCONFINED = (
-    "a program's process ended before it was confined; the machine may be out of memory or "
-    "processes; nothing was run"
-)
 LOAD_FAILURES = ("compile_error", "load_error", "no_entry_point", "memory")
 ENDINGS = ("timeout", "memory", "crashed")
 CALL_STATUSES = ("returned", "raised", "memory", "bad_value")
 PROBLEMS = ("failed", "raised", "memory")
-ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
-
-
-class Dead(Exception):
-    """The confined process is no more: `status` says why, for a report."""
-
-    def __init__(self, status: Any, message: str) -> None:
-        """Keep the status and a message for people."""
-        super().__init__(message)
-        self.status, self.message = status, message
-
-
-def clean(message: Any) -> str:
-    """Return text of a hostile message: short, printable, and the same from run to run."""
-    text = message if type(message) is str else ""
-    return ADDRESS.sub("0x", readable(text))[: wire.MAX_MESSAGE]
-
-
-class Running:
-    """One confined process and the conversation with it."""
-
-    def __init__(self, worker: Worker, limit_s: float) -> None:
-        """Prepare; nothing runs before `open`."""
-        self.worker = worker
-        self._limit_s, self._cpu_s = limit_s, max(1, math.ceil(limit_s))
-        self.channel: Channel | None = None
-        self.deadline = math.inf
-
-    def open(self, role: str, request: dict[str, Any], files: Sequence[int] = ()) -> Dialogue[None]:
-        """Fork the process and send it its first message; raises WorkerLost."""
-        self.channel = yield from self.worker.open(role, self._cpu_s, files)
-        # Generous, because a busy machine must not change a verdict; the CPU limit is exact.
-        self.deadline = time.monotonic() + 3.0 * self._limit_s + 1.0
-        self.send(request)
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Queue a message."""
-        assert self.channel is not None
-        self.channel.send(message)
-
-    def receive(self) -> Dialogue[dict[str, Any]]:
-        """Return the next message; raises Dead."""
-        assert self.channel is not None
-        try:
-            return (yield from self.channel.receive(self.deadline))
-        except Late:
-            raise (yield from self._end("timeout", "time limit exceeded")) from None
-        except Garbage:
-            raise (yield from self._end("crashed", "malformed answer")) from None
-        except Gone:
-            raise (yield from self._end("", "")) from None
-
-    def violation(self) -> Dialogue[Dead]:
-        """End a process that does not keep to the protocol; return what to raise."""
-        return (yield from self._end("crashed", "malformed answer"))
-
-    def _end(self, status: str, message: str) -> Dialogue[Dead]:
-        """Kill, bury and diagnose; raises SandboxError if it was never confined."""
-        assert self.channel is not None
-        confined = self.channel.confined
-        self.close()
-        report = yield from self.worker.settle()
-        if not confined and not status:
-            raise SandboxError(UNCONFINED)
-        if status or report is None:
-            return Dead(status, message)
-        return self.diagnose(report["status"], report["cpu_s"])
-
-    def diagnose(self, status: int, cpu_s: float) -> Dead:
-        """Say why a process that has ended by itself did so."""
-        # A program that ignores SIGXCPU is killed at the hard limit. Nobody else sends SIGKILL
-        # but the kernel when memory runs out. Its clock for limits and the one reported differ.
-        ignored = status == -signal.SIGKILL and cpu_s >= 0.5 * self._cpu_s
-        if status == -signal.SIGXCPU or ignored:
-            return Dead("timeout", "time limit exceeded")
-        if status < 0:
-            try:
-                name = signal.Signals(-status).name
-            except ValueError:
-                name = f"signal {-status}"
-            return Dead("crashed", f"the process was killed by {name}")
-        return Dead("crashed", f"the program ended the process with exit code {status}")
-
-    def close(self) -> None:
-        """Hang up and have the process killed. May be called again."""
-        if self.channel is not None:
-            self.channel.close()
-            self.channel = None
-            self.worker.stop()
+OWN_EXCEPTIONS = ("memory", "bad_value")
+TESTER_BYTES = 16 << 20
+"""Test code may put calls of this size, encoded: it is not hostile, but may have a mistake."""
 
 
 class Candidate(Running):
@@ -147,14 +45,16 @@ class Candidate(Running):
             raise (yield from self.violation())
         raise Dead(status, clean(reply.get("message")))
 
-    def call(self, arguments: list[Any]) -> Dialogue[tuple[CallResult, dict[str, Any]]]:
+    def call(
+        self, arguments: list[Any], named: dict[str, Any]
+    ) -> Dialogue[tuple[CallResult, dict[str, Any]]]:
         """Call with encoded arguments; return the result and the raw answer; raises Dead.
 
         The identifier is fresh and random, so an answer that was prepared before the question
         arrived, or a second answer to the last one, is recognised.
         """
         identifier = secrets.token_hex(8)
-        self.send({"id": identifier, "args": arguments})
+        self.send({"id": identifier, "args": arguments, "named": named})
         answer = yield from self.receive()
         status = answer.get("status")
         if answer.get("id") != identifier or status not in CALL_STATUSES:
@@ -162,7 +62,10 @@ class Candidate(Running):
         if status != "returned":
             return CallResult(status=status, message=clean(answer.get("message"))), answer
         try:
-            return CallResult(status="returned", value=wire.decode(answer.get("value"))), answer
+            value = wire.decode(answer.get("value"), distrusted=True)
+            return CallResult(status="returned", value=value), answer
+        except wire.Costly as error:
+            return CallResult(status="bad_value", message=str(error)), answer
         except ValueError:
             raise (yield from self.violation()) from None
 
@@ -175,7 +78,7 @@ def converse_calls(worker: Worker, job: CallJob, limit_s: float) -> Dialogue[Cal
         yield from candidate.load(job.program, job.entry_point)
         for call in job.calls:
             encoded = [wire.encode(argument) for argument in call]
-            result, _ = yield from candidate.call(encoded)
+            result, _ = yield from candidate.call(encoded, {})
             results.append(result)
         return CallReport(status="ok", message="", results=tuple(results))
     except Dead as dead:
@@ -187,13 +90,31 @@ def converse_calls(worker: Worker, job: CallJob, limit_s: float) -> Dialogue[Cal
         candidate.close()
 
 
+class Called(NamedTuple):
+    """A call that test code made: encoded arguments, and what became of it."""
+
+    arguments: list[Any]
+    named: dict[str, Any]
+    result: CallResult
+
+
+class Tester(Running):
+    """Test code, which may put large calls."""
+
+    frame_bytes = TESTER_BYTES
+
+    def too_large(self) -> tuple[str, str]:
+        """Return what is wrong with the test code; the candidate has no part in it."""
+        return "test_error", f"the test code sent more than {TESTER_BYTES >> 20} MiB in one call"
+
+
 class Examination:
     """Test code on one side, the candidate on the other, and the trusted process between."""
 
-    def __init__(self, candidate: Candidate, tester: Running, entry_point: str) -> None:
+    def __init__(self, candidate: Candidate, tester: Tester, entry_point: str) -> None:
         """Join two conversations."""
         self._candidate, self._tester, self._name = candidate, tester, entry_point
-        self._last, self._last_status = "", ""
+        self._last: Called | None = None
 
     def run(self, test: str) -> Dialogue[TestResult]:
         """Run one test statement; raises Dead when one of the two processes is no more."""
@@ -203,14 +124,14 @@ class Examination:
 
     def relay(self) -> Dialogue[list[str] | None]:
         """Forward calls until the tester is done; return its problem."""
-        self._last, self._last_status = "", ""
+        self._last = None
         while True:
             message = yield from self._tester.receive()
-            if type(message.get("call")) is not list:
+            arguments, named = message.get("call"), message.get("named")
+            if type(arguments) is not list or type(named) is not dict:
                 return (yield from self._problem(message))
-            result, answer = yield from self._candidate.call(message["call"])
-            self._last_status = result.status
-            self._last = f"{show_call(self._name, message['call'])} {show_result(result)}"
+            result, answer = yield from self._candidate.call(arguments, named)
+            self._last = Called(arguments, named, result)
             if result.status == "returned":
                 self._tester.send({"value": answer["value"]})
             else:
@@ -230,44 +151,14 @@ class Examination:
 
     def _result(self, problem: list[str]) -> TestResult:
         status, message, line = problem
-        if status == "raised" and self._last_status in ("memory", "bad_value"):
-            status = self._last_status  # what the test raised is our own exception for it
+        last = self._last
+        if last is not None and status == "raised" and last.result.status in OWN_EXCEPTIONS:
+            status = last.result.status  # what the test raised is our own exception for it
         parts = [f"{line} failed" if status == "failed" else f"{line} raised {message}"]
-        if self._last:
-            parts.append(self._last)
+        if last is not None:
+            called = show_call(self._name, last.arguments, last.named)
+            parts.append(f"{called} {show_result(last.result)}")
         return TestResult(status=status, message=clean("; ".join(parts)))  # type: ignore[arg-type]
-
-
-def show_call(name: str, encoded: list[Any]) -> str:
-    """Return `f(1, 'a')` for a call with encoded arguments, cut short."""
-    try:
-        shown = ", ".join(show(wire.decode(argument)) for argument in encoded)
-    except ValueError:
-        shown = "..."
-    return f"{name}({shorten(shown)})"
-
-
-def show_result(result: CallResult) -> str:
-    """Return `returned 3`, `raised ValueError: x` and the like, cut short."""
-    if result.status == "returned":
-        return f"returned {shorten(show(result.value))}"
-    if result.status == "raised":
-        return f"raised {shorten(result.message)}"
-    return result.message
-
-
-def show(value: Any) -> str:
-    """Return `repr` of a decoded value; an integer may have more digits than Python prints."""
-    try:
-        return repr(value)
-    except ValueError:
-        return "a number with thousands of digits"
-
-
-def shorten(text: str, limit: int = 120) -> str:
-    """Return the text, with an ellipsis in its middle if it is longer than `limit`."""
-    half = (limit - 3) // 2
-    return text if len(text) <= limit else f"{text[:half]}...{text[-half:]}"
 
 
 def converse_program(
@@ -275,7 +166,7 @@ def converse_program(
 ) -> Dialogue[ProgramReport]:
     """Run test code in one worker against the program in another; raises WorkerLost."""
     limit_s = job.time_limit_s or limit_s
-    candidate, tester = Candidate(worker, limit_s), Running(tester_worker, limit_s)
+    candidate, tester = Candidate(worker, limit_s), Tester(tester_worker, limit_s)
     results: list[TestResult] = []
     try:
         yield from candidate.load(job.program, job.entry_point)

@@ -46,7 +46,8 @@ GUARANTEES = {
     ),
     "landlock": (
         "as bubblewrap, but a program can ask whether a path exists, how large it is and when it "
-        "was changed, and it shares the process and user numbers of this machine"
+        "was changed, it shares the process and user numbers of this machine, and it sees this "
+        "machine's name and where Python and selfdistill are installed"
     ),
     "process": (
         "bounded: CPU, memory, size of one file, output. NOT kept: your files, processes, network "
@@ -66,7 +67,7 @@ REMEDY = {
         "env.sandbox=landlock; `selfdistill doctor` tries every level"
     ),
     "landlock": (
-        "Landlock needs Linux 5.13 or newer with landlock among the active security modules, on "
+        "Landlock needs Linux 6.2 or newer with landlock among the active security modules, on "
         "x86-64 or aarch64; without isolation, and only for programs that you trust: "
         "env.sandbox=process"
     ),

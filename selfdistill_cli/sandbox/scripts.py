@@ -13,9 +13,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from selfdistill_cli.core.errors import SandboxError
-from selfdistill_cli.sandbox.dialogue import UNCONFINED, Dead, Running, clean
 from selfdistill_cli.sandbox.jobs import StdioJob, StdioReport, StdioResult
+from selfdistill_cli.sandbox.running import Dead, Running
+from selfdistill_cli.sandbox.showing import clean
 from selfdistill_cli.sandbox.worker import Dialogue, Garbage, Gone, Late, Worker
 
 SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -69,11 +69,8 @@ class Script(Running):
             garbage = True
         # A program may close the channel, which is not its business, and go on.
         by_itself = not garbage and (yield from self.worker.ended(self.deadline))
-        confined = self.channel.confined
         self.close()
         report = yield from self.worker.settle()
-        if not confined:
-            raise SandboxError(UNCONFINED)
         if garbage or report is None:
             return Dead("crashed", "malformed answer")
         if not by_itself:

@@ -19,7 +19,8 @@ class SandboxSettings(Settings):
     workers: int
     """Programs that run at the same time."""
     time_limit_s: float
-    """CPU seconds of one program, rounded up; its wall-clock limit is `3 * time_limit_s + 1`."""
+    """CPU seconds of one program, rounded up; its wall-clock limit is `3 * time_limit_s + 1`,
+    from when it is confined."""
     memory_mb: int
     """Address space that one program may add, in MiB."""
     max_file_mb: int
@@ -33,4 +34,4 @@ class SandboxSettings(Settings):
         in_range(self, 0.01, 86400, "time_limit_s")
         in_range(self, 16, 1 << 20, "memory_mb")
         in_range(self, 1, 1 << 16, "max_file_mb")  # a size of 0 would mean no limit to tmpfs
-        in_range(self, 1, 1 << 20, "max_output_kb")
+        in_range(self, 1, 1024, "max_output_kb")

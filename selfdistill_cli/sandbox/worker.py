@@ -22,6 +22,8 @@ from selfdistill_cli.sandbox.levels import ENVIRONMENT, Launch
 
 START_LIMIT_S = 60.0
 BURIAL_LIMIT_S = 20.0
+CONFINE_LIMIT_S = 30.0
+"""From asking for a process until it is confined: milliseconds, but for a machine that stalls."""
 
 T = TypeVar("T")
 
@@ -36,6 +38,10 @@ class Gone(Exception):
 
 class Garbage(Exception):
     """The other side sent something that is not a message."""
+
+
+class TooLarge(Garbage):
+    """The other side began a frame that is longer than it may be."""
 
 
 class WorkerLost(Exception):
@@ -62,7 +68,6 @@ class Channel:
         end.setblocking(False)
         self._socket, self._limit = end, limit_bytes
         self._in, self._out = bytearray(), bytearray()
-        self.confined = False
 
     def send(self, message: Any) -> None:
         """Queue a frame and send what the socket takes; the rest goes while waiting."""
@@ -78,18 +83,31 @@ class Channel:
         except OSError:  # gone: the next read says so
             self._out.clear()
 
+    def confined(self, deadline: float) -> Dialogue[None]:
+        """Wait for the sign that the child is confined: one byte, before any frame.
+
+        Raises Late or Gone.
+        """
+        while not self._in:
+            yield from self._more(deadline)
+        del self._in[:1]
+
     def receive(self, deadline: float) -> Dialogue[dict[str, Any]]:
         """Return the next message; raises Late, Gone or Garbage."""
         while True:
             message = self._next()
             if message is not None:
                 return message
-            if self._fill():
-                continue
-            if time.monotonic() >= deadline:
-                raise Late
-            self._flush()
-            yield Wait(self._socket, deadline, bool(self._out))
+            yield from self._more(deadline)
+
+    def _more(self, deadline: float) -> Dialogue[None]:
+        """Take what has arrived, or wait for it."""
+        if self._fill():
+            return
+        if time.monotonic() >= deadline:
+            raise Late
+        self._flush()
+        yield Wait(self._socket, deadline, bool(self._out))
 
     def _fill(self) -> bool:
         try:
@@ -104,14 +122,11 @@ class Channel:
         return True
 
     def _next(self) -> dict[str, Any] | None:
-        if not self.confined and self._in:
-            self.confined = True
-            del self._in[:1]
         if len(self._in) < wire.HEADER:
             return None
         end = wire.HEADER + int.from_bytes(self._in[: wire.HEADER], "big")
         if end > self._limit:
-            raise Garbage
+            raise TooLarge
         if len(self._in) < end:
             return None
         body = bytes(self._in[wire.HEADER : end])
@@ -196,10 +211,13 @@ class Worker:
             lines = self._errors.read(1 << 16).decode(errors="replace").strip().splitlines()
             raise SandboxError(lines[-1] if lines else str(error)) from None
 
-    def open(self, role: str, cpu_s: int, files: Sequence[int] = ()) -> Dialogue[Channel]:
-        """Fork a confined child and return the channel to it; raises WorkerLost.
+    def open(
+        self, role: str, cpu_s: int, files: Sequence[int] = (), frame_bytes: int | None = None
+    ) -> Dialogue[Channel]:
+        """Fork a child and return the channel to it; raises WorkerLost.
 
-        `files` are descriptors that become the child's 0 and 1.
+        `files` are descriptors that become the child's 0 and 1; `frame_bytes` is a limit of its
+        own for what it may send.
         """
         yield from self.settle()
         if self.dirty:
@@ -210,7 +228,7 @@ class Worker:
             message = {"start": self._count, "role": role, "cpu_s": cpu_s}
             self._tell(message, (theirs.fileno(), *files))
         self._running = True
-        return Channel(ours, self._limit)
+        return Channel(ours, frame_bytes or self._limit)
 
     def stop(self) -> None:
         """Have the running child killed; does not wait."""

@@ -136,7 +136,9 @@ def check_reward(
 
     `outcomes`: what the environment says at the end of episodes. An episode that a limit cut may
     have an empty outcome; one whose environment failed must be rejected. `score_many` says what
-    `score` says, up to rounding; a reward with memory goes on exactly after a resume.
+    `score` says, up to rounding; a reward with memory goes on exactly after a resume. One that
+    learns from what it scores may learn from a whole batch at once: for it the two are compared
+    while `learning` is False.
     """
     name = type(make()).__name__
     expect_members(make(), "score")
@@ -165,12 +167,26 @@ def _check_score_many(make: Callable[[], Reward], played: Sequence[Trajectory]) 
     found = expect_repeats(make, lambda part: list(part.score_many(played)), what, list(played))
     expect(len(found) == len(played), f"{what}: {len(found)} scores for {len(played)} trajectories")
     expect(list(reward.score_many([])) == [], f"{what}: no trajectories, and still scores")
+    if _learns(make, played):
+        reward.score_many(played)
+        reward.learning = False
+        found = list(reward.score_many(played))
     alone = [reward.score(trajectory) for trajectory in played]
     for together, single in zip(found, alone, strict=True):
         expect(
             _close(together, single),
             f"{what}: says {together} where score, called in the same order, says {single}",
         )
+
+
+def _learns(make: Callable[[], Reward], played: Sequence[Trajectory]) -> bool:
+    """Whether scoring changes the memory of a reward that can be told not to learn."""
+    reward: Any = make()
+    if not hasattr(reward, "learning") or not hasattr(reward, "state_dict"):
+        return False
+    before = copy.deepcopy(reward.state_dict())
+    reward.score_many(played)
+    return not same(before, reward.state_dict())
 
 
 def _check_memory(make: Callable[[], Reward], played: Sequence[Trajectory]) -> None:

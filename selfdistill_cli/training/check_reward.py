@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.core.errors import ConfigError, SandboxError
 from selfdistill_cli.core.parts import build_part
 from selfdistill_cli.core.protocols import Env
 from selfdistill_cli.core.types import Finish, Generation, Score, Stop, Task, Trajectory, Turn
 from selfdistill_cli.rewards.ranking import concordant_pairs
 from selfdistill_cli.rewards.source import parsed
-from selfdistill_cli.rollout.episodes import step_all
 from selfdistill_cli.training.settings import TrainSettings
 from selfdistill_cli.training.start import build_reward, prepare_process
 
@@ -155,13 +154,29 @@ def _grade(env: Env, attempts: Sequence[_Attempt], max_turns: int) -> None:
         open_ones = [attempt for attempt in attempts if attempt.stop is None]
         if not open_ones:
             return
-        results = step_all(env, [a.episode for a in open_ones], [a.text for a in open_ones])
-        for attempt, result in zip(open_ones, results, strict=True):
+        for attempt, result in zip(open_ones, _step(env, open_ones), strict=True):
             attempt.turns.append(_turn(attempt.text))
             if isinstance(result, Exception):
                 attempt.stop, attempt.outcome = Stop.ENV_ERROR, {"error": repr(result)}
             elif result.done:
                 attempt.stop, attempt.outcome = Stop.DONE, result.outcome or {}
+
+
+def _step(env: Env, attempts: Sequence[_Attempt]) -> list[Any]:
+    """Results, or exceptions, of one turn: all at once where the environment has `step_many`."""
+    many = getattr(env, "step_many", None)
+    if many is not None:
+        return list(many([a.episode for a in attempts], [a.text for a in attempts]))
+    return [_step_one(attempt) for attempt in attempts]
+
+
+def _step_one(attempt: _Attempt) -> Any:
+    try:
+        return attempt.episode.step(attempt.text)
+    except SandboxError:
+        raise
+    except Exception as error:  # an environment's fault costs its own attempt
+        return error
 
 
 def _turn(text: str) -> Turn:

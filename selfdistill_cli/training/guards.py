@@ -23,6 +23,7 @@ class Guards:
         self.best = 0.0
         self.warned = False
         self.uninformed = False
+        self.unscored = False
         self.ranked: list[list[float]] = []
         self.rank_warned = False
 
@@ -87,6 +88,20 @@ class Guards:
                 "which component is to blame"
             )
 
+    def check_totals(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Warn, once, if episodes were played and not one of them has a total reward."""
+        rejected = metrics.get("rollout/rejected", 0.0)
+        if self.unscored or not rejected or "reward/mean" in metrics:
+            return
+        self.unscored = True
+        self.warn(
+            f"step {step}: all {rejected:.0f} episodes were rejected, because none has a total "
+            "reward, so there is nothing to learn from: the reward rates none of the answers (for "
+            "reward=recorded: none is in the file; set reward.components.recorded.unrated, or add "
+            "a component such as unit_tests), or every one failed (reward/errors/* in "
+            "metrics.jsonl, warnings above)"
+        )
+
     def check_teacher(self, step: int, informed_fraction: float | None) -> None:
         """Warn, once, if no sample's teacher found any of its hints."""
         if informed_fraction != 0.0 or self.uninformed:
@@ -104,6 +119,7 @@ class Guards:
             "recent": list(self.recent),
             "best": self.best,
             "warned": self.warned,
+            "unscored": self.unscored,
             "ranked": [list(row) for row in self.ranked],
             "rank_warned": self.rank_warned,
         }
@@ -113,5 +129,6 @@ class Guards:
         self.recent = list(state["recent"])
         self.best = float(state["best"])
         self.warned = bool(state["warned"])
+        self.unscored = bool(state.get("unscored", False))
         self.ranked = [list(row) for row in state.get("ranked", [])]
         self.rank_warned = bool(state.get("rank_warned", False))

@@ -117,6 +117,7 @@ class Run:
         """Check, log one line, write trajectories and, if due, a checkpoint."""
         watched = self.workshop.reward.watched
         self.guards.check_reward(step, metrics.get(watched), watched)
+        self.guards.check_totals(step, metrics)
         self.guards.check_teacher(step, metrics.get("teacher/informed_fraction"))
         self.guards.check_ranking(step, metrics)
         self.total_tokens += int(metrics.get("tokens/sampled", metrics["tokens/trained"]))

@@ -71,7 +71,7 @@ def test_without_isolation_training_cannot_start(
     text = re.sub(r"\s+", " ", capsys.readouterr().out)
     assert "env.sandbox=auto: programs cannot be isolated here" in text
     assert "to do: bubblewrap needs unprivileged user namespaces" in text
-    assert "to do: Landlock needs Linux 5.13" in text
+    assert "to do: Landlock needs Linux 6.2" in text
     assert "training cannot start: sandbox" in text
 
 

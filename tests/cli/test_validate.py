@@ -121,6 +121,16 @@ def test_a_broken_line_stops_it(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert f'{path}, line 1, field "prompt"' in capsys.readouterr().err
 
 
+def test_a_wrong_split_is_what_training_says_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "tasks.jsonl"
+    fields, _ = LINES["good"]
+    path.write_text(json.dumps({"task_id": "a", "split": "trian", **fields}))
+    assert main(["validate", f"env.data={path}"]) == 2
+    assert f"{path}, line 1, field \"split\": found 'trian'" in capsys.readouterr().err
+
+
 def test_help_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "--help"]) == 0
     assert "--out FILE" in capsys.readouterr().out

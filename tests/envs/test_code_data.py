@@ -85,6 +85,26 @@ BROKEN = {
         without("test_list", calls=[{"args": [{"\ud800": 1}], "expected": 1}]),
         r"\"calls\": found the lone surrogate '\\ud800'",
     ),
+    "half a character in a text that is JSON": (
+        without(
+            "test_list",
+            input_output=json.dumps({"inputs": ["\ud800"], "outputs": ["1"]}),
+        ),
+        r"\"input_output\": found the lone surrogate '\\ud800'",
+    ),
+    "half a character in a case": (
+        without(
+            "test_list",
+            metadata={"func_name": "f"},
+            public_test_cases=[{"input": '"\\ud800"', "output": "1", "testtype": "functional"}],
+        ),
+        r"\"public_test_cases\": found the lone surrogate '\\ud800'",
+    ),
+    "no id at all": (
+        without("task_id"),
+        r"\"task_id\": found no such field; expected .*\"question_id",
+    ),
+    "no asserts": (without("entry_point", test_list=[]), '"test_list": found an empty list'),
     "keyword as entry point": (without("", entry_point="class"), "\"entry_point\": found 'class'"),
     "prompt without words": (without("", prompt=" \n"), '"prompt": found no words'),
     "arguments that cannot be sent": (

@@ -169,6 +169,12 @@ def test_recorded_scores_are_of_exactly_these_answers(tmp_path: Path) -> None:
         ([{"task": "t", "program": "x", "score": "high"}], "1: score: found 'high'"),
         ([{"task": "t", "program": "x", "score": float("nan")}], "score: found nan"),
         ([{"task": "t", "program": "x", "scores": 1}], "no field 'scores'; did you mean 'score'"),
+        ([{"task": "t", "program": "x", "score": True}], "score: found true, expected a finite"),
+        (
+            [{"task": "t", "sha256": "2c26b4", "score": 1}],
+            r"'2c26b4' \(6 characters\), expected 64",
+        ),
+        ([{"task": "t", "sha256": "g" * 64, "score": 1}], "expected 64 hexadecimal digits"),
         ([{"task": "t", "score": 1}], "needs task and one of text, program, sha256"),
         (
             [{"task": "t", "program": "x", "score": s} for s in (1, 2)],
@@ -180,6 +186,24 @@ def test_a_wrong_line_of_recorded_scores_is_named(tmp_path, records, expected) -
     path = write(tmp_path / "rated.jsonl", *records)
     with pytest.raises(DataError, match=expected):
         kinds.RecordedComponent(**COMMON, path=path, unrated=None).build()
+
+
+def test_deep_nesting_is_an_error_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "rated.jsonl"
+    path.write_text('{"task": "t", "program": "x", "score": 1}\n' + "[" * 100_000)
+    with pytest.raises(DataError, match=r"rated\.jsonl:2: no JSON \(maximum recursion"):
+        kinds.RecordedComponent(**COMMON, path=str(path), unrated=None).build()
+
+
+def test_a_text_may_hold_line_separators_and_the_file_a_byte_order_mark(tmp_path: Path) -> None:
+    texts = ["a\u2028b", "a\u0085b", "a\x0cb"]
+    rows = [{"task": "t1", "program": text, "score": i} for i, text in enumerate(texts)]
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    path = tmp_path / "rated.jsonl"
+    path.write_bytes(("\ufeff" + "\r\n".join(lines)).encode())
+    answers = [*played(texts[0]), *played(texts[1]), *played(texts[2])]
+    found = values(kinds.RecordedComponent, answers, path=str(path), unrated=None)
+    assert found == [0.0, 1.0, 2.0]
 
 
 LEARNED = {"label": 1, "output": "logit", "max_tokens": 64, "batch_rows": 2, "device": "cpu"}

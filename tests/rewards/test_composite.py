@@ -8,7 +8,8 @@ from faulty_parts import COMMON, composite, faulty, played
 from selfdistill_cli.config.compose import compose
 from selfdistill_cli.core.errors import ConfigError, FieldError
 from selfdistill_cli.core.types import Stop
-from selfdistill_cli.rewards.components import RunningMoments
+from selfdistill_cli.rewards.components import Component, RunningMoments, composite_batch
+from selfdistill_cli.rewards.components import composite as arithmetic
 from selfdistill_cli.rewards.settings import CompositeSettings, OverlongComponent, TestsComponent
 
 TESTS = TestsComponent(**COMMON, mode="fraction")
@@ -43,15 +44,17 @@ def test_several_turns_are_as_long_as_all_their_tokens() -> None:
     assert [score.total for score in scores] == [0.0, -0.25]
 
 
-def test_a_normaliser_sees_samples_in_order_and_remembers() -> None:
-    settings = composite(tests=TestsComponent(**{**COMMON, "normalize": True}, mode="fraction"))
+NORMALIZED = TestsComponent(**{**COMMON, "normalize": True}, mode="fraction")
+
+
+def test_a_normaliser_sees_a_batch_in_order_and_remembers() -> None:
+    settings = composite(tests=NORMALIZED)
     reward = settings.build()
     totals = [score.total for score in reward.score_many(outcomes(4, 0, 2))]
-    moments, expected = RunningMoments(), []
+    moments = RunningMoments()
     for value in (1.0, 0.0, 0.5):
         moments = moments.updated(value)
-        expected.append(moments.normalized(value))
-    assert totals == expected
+    assert totals == [moments.normalized(value) for value in (1.0, 0.0, 0.5)]
     saved = reward.state_dict()
     assert saved == {"tests": {"count": 3, "mean": moments.mean, "m2": moments.m2}}
     resumed = settings.build()
@@ -60,7 +63,7 @@ def test_a_normaliser_sees_samples_in_order_and_remembers() -> None:
 
 
 def test_an_evaluation_reads_the_memory_and_adds_nothing() -> None:
-    settings = composite(tests=TestsComponent(**{**COMMON, "normalize": True}, mode="fraction"))
+    settings = composite(tests=NORMALIZED)
     reward = settings.build()
     reward.score_many(outcomes(4, 0, 2))
     before = reward.state_dict()
@@ -69,6 +72,33 @@ def test_an_evaluation_reads_the_memory_and_adds_nothing() -> None:
     assert first == second
     assert first[0] == first[1], "the order within an evaluation does not matter"
     assert reward.state_dict() == before
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_equal_siblings_stay_equal(steps: int) -> None:
+    reward = composite(tests=NORMALIZED, overlong=CUT).build()
+    for _ in range(steps):
+        reward.score_many(outcomes(0, 4, 1))
+    scores = reward.score_many(outcomes(4, 4, 0, 4, 2, 2, 4, 4))
+    totals = {n: {s.total for s in scores if s.parts["tests"] == n / 4} for n in (0, 2, 4)}
+    assert [len(found) for found in totals.values()] == [1, 1, 1]
+    assert max(totals[0]) < max(totals[2]) < max(totals[4])
+    flat = composite(tests=NORMALIZED).build()
+    for _ in range(steps):
+        flat.score_many(outcomes(0, 4, 1))
+    assert len({score.total for score in flat.score_many(outcomes(*[4] * 8))}) == 1
+
+
+def test_a_batch_of_one_is_what_the_arithmetic_of_one_sample_says() -> None:
+    parts = [
+        Component(name="a", weight=2.0, scale=0.5, clip=(-0.4, 0.4), normalize=True),
+        Component(name="b", weight=-1.0, scale=1.0, clip=None, normalize=False),
+    ]
+    one, many = {}, {}
+    for values in ({"a": 1.0, "b": 2.0}, {"b": 1.0}, {"a": 3.0, "b": None}, {"a": -1.0}):
+        total, _, one = arithmetic(values, parts, one)
+        (found,), many = composite_batch([values], parts, many)
+        assert (found, many) == (total, one)
 
 
 @pytest.mark.parametrize("name", ["mean", "errors", "a/b", "", "x_std", "reward", "1st"])

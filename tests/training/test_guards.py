@@ -46,6 +46,22 @@ def test_memory_survives_a_resume():
         second.check_reward(4, 0.1)
 
 
+def test_a_step_without_any_total_is_told_once():
+    said = []
+    guards = Guards(SETTINGS, said.append)
+    guards.check_totals(1, {"reward/mean": 0.0, "rollout/rejected": 3.0})
+    guards.check_totals(2, {"tokens/trained": 9.0})
+    assert said == []
+    nothing = {"reward/success": 0.5, "rollout/rejected": 8.0}
+    guards.check_totals(3, nothing)
+    resumed = Guards(SETTINGS, said.append)
+    resumed.load_state_dict(guards.state_dict())
+    resumed.check_totals(4, nothing)
+    assert len(said) == 1
+    assert said[0].startswith("step 3: all 8 episodes were rejected")
+    assert "reward.components.recorded.unrated" in said[0]
+
+
 def test_nonfinite_terms_are_named():
     guards = Guards(SETTINGS, pytest.fail)
     guards.check_loss(1, {"loss/value": 1.0})

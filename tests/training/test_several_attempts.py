@@ -104,5 +104,5 @@ def test_an_episode_that_the_context_cuts_keeps_its_last_attempt(run: Run) -> No
         outcome = trajectory.outcome
         assert len(trajectory.turns) == outcome["attempts"] < 3
         assert outcome["passed"] == outcome["passed_by_attempt"][-1] < outcome["total"]
-        score = run.workshop.reward.score(trajectory)
+        (score,) = run.workshop.reward.score_many([trajectory], step=1, learning=False)
         assert score.total == outcome["passed"] / outcome["total"]

@@ -12,8 +12,6 @@ from selfdistill_cli.envs.agents.actions import Action, Malformed, Tool, from_ca
 
 FormatName = Literal["tags", "json", "native", "choices"]
 THINK = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
-TAGGED = re.compile(r"<action>(.*?)</action>", re.DOTALL)
-NATIVE = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL)
 NUMBER = re.compile(r"\s*\(?(\d{1,6})[).:]?\s*\Z")
 
@@ -42,6 +40,20 @@ def _thought(text: str) -> tuple[str, str]:
     """Return what stands between think tags, and the text without it."""
     found = THINK.search(text)
     return ("", text) if found is None else (found.group(1).strip(), THINK.sub("", text))
+
+
+def _between(text: str, tag: str) -> list[tuple[int, str]]:
+    """Return where each `<tag>` stands and what stands between it and its end; linear time."""
+    opening, closing = f"<{tag}>", f"</{tag}>"
+    found: list[tuple[int, str]] = []
+    start = text.find(opening)
+    while start >= 0:
+        end = text.find(closing, start + len(opening))
+        if end < 0:
+            break
+        found.append((start, text[start + len(opening) : end]))
+        start = text.find(opening, end)
+    return found
 
 
 def _json(text: str) -> Any:
@@ -81,10 +93,10 @@ class Tags:
     def parse(self, text: str, tools: Sequence[Tool], choices: Sequence[Action]) -> Action:
         """Return the last tagged action; raises Malformed."""
         thought, rest = _thought(text)
-        found = TAGGED.findall(rest)
+        found = _between(rest, "action")
         if not found:
             raise Malformed("no <action>...</action> in the reply")
-        inner = found[-1].strip()
+        inner = found[-1][1].strip()
         action = from_call(_json(inner)) if inner.startswith("{") else from_words(inner, tools)
         return replace(action, thought=thought)
 
@@ -149,11 +161,12 @@ class Native:
     def parse(self, text: str, tools: Sequence[Tool], choices: Sequence[Action]) -> Action:
         """Return the first call; raises Malformed."""
         thought, rest = _thought(text)
-        found = NATIVE.search(rest)
-        if found is None:
+        found = _between(rest, "tool_call")
+        if not found:
             raise Malformed("no <tool_call>...</tool_call> in the reply")
-        thought = thought or rest[: found.start()].strip()
-        return replace(from_call(_json(found.group(1).strip())), thought=thought)
+        start, call = found[0]
+        thought = thought or rest[:start].strip()
+        return replace(from_call(_json(call.strip())), thought=thought)
 
     def render(self, action: Action, choices: Sequence[Action]) -> str:
         """Return the call between its tags, after its thought if there is one."""

@@ -34,12 +34,13 @@ def placed_tasks(path: str) -> Iterator[tuple[Line, Task]]:
         line.check_texts()
         task = make_task(line)
         line.note_identifier(_id_field(line), task.id, lines)
+        own_split(line)  # a wrong one is an error for every reader of the file
         yield line, task
 
 
 def make_task(line: Line) -> Task:
     """Return the task of one line; raises DataError."""
-    task_id = line.identifier(_id_field(line))
+    task_id = line.identifier(_id_field(line), IDS[1:])
     parsed = contests.read(line) if contests.is_contest(line) else functions.read(line)
     meta = dict(parsed.meta)
     skill = line.text("skill", required=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import difflib
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,8 @@ from selfdistill_cli.envs.code.readers.contests import WHOLE
 NUM_FACTS, MAX_FACT = 2, 160
 NUM_CONTRASTS, MAX_CONTRAST = 3, 80
 CONTEXT_BEFORE, CONTEXT_AFTER = 2, 1
+MAX_COMPARED = 200
+"""Tokens of each program that are compared: comparing takes cubic time for repetitive ones."""
 TOKEN = re.compile(r"\w+|[-+*/%<>=!&|^]+|[^\w\s]")
 NAMES = r"(?:[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)?"
 ORDERS: dict[str, Callable[[list[Any]], bool]] = {
@@ -101,9 +104,10 @@ def contrast(good: str, bad: str) -> str | None:
     """Return what a right program does where a wrong one does something else, as two lines.
 
     The programs are compared token by token; each difference is shown with the two tokens before
-    it and the one after it. None if they are the same but for white space.
+    it and the one after it. None if they are the same but for white space. Of long programs what
+    both begin with is passed over, and as many tokens are compared as is affordable.
     """
-    tokens = [list(TOKEN.finditer(program)) for program in (good, bad)]
+    tokens = _affordable([list(TOKEN.finditer(program)) for program in (good, bad)])
     words = [[token.group() for token in side] for side in tokens]
     spans = _differences(*words)
     if not spans:
@@ -115,6 +119,16 @@ def contrast(good: str, bad: str) -> str | None:
         ]
         shown.append(" ... ".join(part[:MAX_CONTRAST] for part in parts if part))
     return f"Do: {shown[0]}\nNot: {shown[1]}"
+
+
+def _affordable(tokens: list[list[re.Match[str]]]) -> list[list[re.Match[str]]]:
+    """Return both programs' tokens, of long ones those from their first difference on."""
+    if max(map(len, tokens)) <= MAX_COMPARED:
+        return tokens
+    pairs = enumerate(itertools.zip_longest(*tokens))
+    differs = (i for i, (one, other) in pairs if not one or not other or one[0] != other[0])
+    start = max(0, next(differs, max(map(len, tokens))) - CONTEXT_BEFORE)
+    return [side[start : start + MAX_COMPARED] for side in tokens]
 
 
 def _differences(good: Sequence[str], bad: Sequence[str]) -> list[tuple[int, int, int, int]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import functools
+import io
 import re
 
-FENCE = re.compile(r"^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+FENCE = "```"
+LANGUAGE = re.compile(r"\w*")
 LANGUAGES = ("python", "py", "python3")
 # What sites with `class Solution` have imported already, on one line; answers count on it.
 GIVEN = (
@@ -18,11 +20,35 @@ GIVEN = (
 
 def extract_program(text: str) -> str:
     """Return the last fenced block marked as Python, else the last block, else the whole text."""
-    blocks = FENCE.findall(text)
+    blocks = _blocks(text)
     python = [body for language, body in blocks if language.lower() in LANGUAGES]
     if python:
         return python[-1]
     return blocks[-1][1] if blocks else text
+
+
+def _blocks(text: str) -> list[tuple[str, str]]:
+    """Return language and body of every fenced block; the last one may lack its end.
+
+    Line by line, because a regular expression takes quadratic time for hostile fences.
+    """
+    blocks: list[tuple[str, str]] = []
+    language: str = ""
+    body: list[str] | None = None
+    for line in io.StringIO(text, newline="\n"):
+        stripped = line.lstrip(" \t")
+        if not stripped.startswith(FENCE):
+            if body is not None:
+                body.append(line)
+        elif body is not None:
+            blocks.append((language, "".join(body)))
+            body = None
+        elif line.endswith("\n"):
+            named = LANGUAGE.match(stripped[len(FENCE) :].lstrip(" \t"))
+            language, body = named.group() if named else "", []
+    if body is not None:
+        blocks.append((language, "".join(body)))
+    return blocks
 
 
 def complete_program(program: str, entry_point: str, prefix: str) -> str:

@@ -13,8 +13,10 @@ from collections.abc import Mapping, Sequence
 READ = (1 << 2) | (1 << 3)  # LANDLOCK_ACCESS_FS_READ_FILE, READ_DIR
 READ_FILE, WRITE_FILE = 1 << 2, 1 << 1
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
-# Rights of files, and the number of them, by version of the Landlock interface.
-FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
+# The number of rights of files, by version of the Landlock interface.
+FILE_RIGHTS = {3: 15, 4: 15}
+ALL_FILE_RIGHTS = 16
+FIRST_VERSION = 3
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.syscall.restype = ctypes.c_long
 
@@ -32,11 +34,23 @@ def landlock_version() -> int:
     return _call(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
 
 
+def file_rights(version: int) -> int:
+    """Return the rights of files that are taken away; raises OSError for an old interface.
+
+    Before version 3 a file that may not be written can still be emptied: O_TRUNC needs no right.
+    """
+    if version < FIRST_VERSION:
+        raise OSError(
+            f"this kernel's Landlock (version {version}) does not stop programs from emptying "
+            f"files; version {FIRST_VERSION}, of Linux 6.2, does"
+        )
+    return (1 << FILE_RIGHTS.get(version, ALL_FILE_RIGHTS)) - 1
+
+
 def landlock(readable: Sequence[str], devices: Sequence[str]) -> None:
     """Deny this process and its children every file but these, and TCP; raises OSError."""
     version = landlock_version()
-    rights = (1 << FILE_RIGHTS.get(version, 16)) - 1
-    attributes = struct.pack("=Q", rights)
+    attributes = struct.pack("=Q", file_rights(version))
     if version >= 4:
         attributes += struct.pack("=Q", 0b11)  # bind and connect of TCP
     if version >= 6:

@@ -24,9 +24,8 @@ def serve(channel: int, limit_bytes: int) -> None:
         return
     while True:
         call = wire.receive(channel)
-        wire.send(
-            channel, bounded({"id": call["id"], **reply(function, call["args"])}, limit_bytes)
-        )
+        answer = reply(function, call["args"], call["named"])
+        wire.send(channel, bounded({"id": call["id"], **answer}, limit_bytes))
 
 
 def bounded(frame: dict[str, Any], limit_bytes: int) -> dict[str, Any]:
@@ -36,7 +35,7 @@ def bounded(frame: dict[str, Any], limit_bytes: int) -> dict[str, Any]:
             return frame
     except MemoryError:
         pass
-    text = f"the value is larger than {limit_bytes // 1024} KiB"
+    text = f"the value is larger than env.sandbox.max_output_kb={limit_bytes // 1024}"
     return {"id": frame["id"], "status": "bad_value", "message": text}
 
 
@@ -62,10 +61,15 @@ def load(source: str, entry_point: str) -> tuple[str, str, Callable[..., Any] | 
     return "ok", "", function
 
 
-def reply(function: Callable[..., Any], arguments: list[Any]) -> dict[str, Any]:
+def reply(
+    function: Callable[..., Any], arguments: list[Any], named: dict[str, Any]
+) -> dict[str, Any]:
     """Call the function on decoded arguments and describe what happened."""
     try:
-        value = function(*[wire.decode(argument) for argument in arguments])
+        value = function(
+            *[wire.decode(argument) for argument in arguments],
+            **{name: wire.decode(argument) for name, argument in named.items()},
+        )
     except MemoryError as error:
         return {"status": "memory", "message": wire.describe(error)}
     except BaseException as error:

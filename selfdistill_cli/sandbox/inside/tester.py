@@ -30,9 +30,11 @@ class Proxy:
         """Keep the channel; `name` is what the test code may print."""
         self._channel, self.__name__ = channel, name
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, /, *args: Any, **named: Any) -> Any:
         """Return what the candidate returned, or raise what it raised."""
-        wire.send(self._channel, {"call": [wire.encode(argument) for argument in args]})
+        call = [wire.encode(argument) for argument in args]
+        keywords = {name: wire.encode(argument) for name, argument in named.items()}
+        wire.send(self._channel, {"call": call, "named": keywords})
         answer = wire.receive(self._channel)
         if "value" in answer:
             return wire.decode(answer["value"])

@@ -14,6 +14,8 @@ MAX_DEPTH = 64
 MAX_MESSAGE = 300
 SMALL_INT = 1 << 63
 HEADER = 4
+MAX_KEYS, MAX_NUMBERS = 1000, 10_000
+SAFE_KEY = 1 << 20
 
 _dumps, _loads = json.dumps, json.loads
 _read, _write = os.read, os.write
@@ -21,6 +23,10 @@ _read, _write = os.read, os.write
 
 class Unsendable(ValueError):
     """The value holds something that is not an exact builtin type, or is nested too deeply."""
+
+
+class Costly(ValueError):
+    """The value could take the reader far longer to build than to receive."""
 
 
 def encode(value: Any, depth: int = 0) -> Any:
@@ -46,17 +52,22 @@ def encode(value: Any, depth: int = 0) -> Any:
     raise Unsendable(f"a value of type {kind.__name__} cannot be compared")
 
 
-def decode(data: Any, depth: int = 0) -> Any:
-    """Return the value of JSON data made by `encode`; raises ValueError on anything else."""
+def decode(data: Any, depth: int = 0, distrusted: bool = False) -> Any:
+    """Return the value of JSON data made by `encode`; raises ValueError on anything else.
+
+    Of a `distrusted` sender also what it may have chosen to be slow to build: raises `Costly`.
+    """
     if data is None or type(data) in (bool, str, int, float):
         return data
     try:
-        return _decode_tagged(depth, *data)
+        return _decode_tagged(depth, distrusted, *data)
+    except Costly:
+        raise
     except Exception as error:  # hostile data must not choose what the reader has to catch
         raise ValueError(f"malformed value: {type(error).__name__}") from None
 
 
-def _decode_tagged(depth: int, tag: str, *body: Any) -> Any:
+def _decode_tagged(depth: int, distrusted: bool, tag: str, *body: Any) -> Any:
     if tag == "complex":
         real, imaginary = body
         return complex(float(real), float(imaginary))
@@ -70,9 +81,29 @@ def _decode_tagged(depth: int, tag: str, *body: Any) -> Any:
     if depth >= MAX_DEPTH:
         raise ValueError(f"nested more than {MAX_DEPTH} deep")
     if tag == "dict":
-        return {decode(k, depth + 1): decode(v, depth + 1) for k, v in content}
+        keys = [decode(key, depth + 1, distrusted) for key, _ in content]
+        items = [decode(item, depth + 1, distrusted) for _, item in content]
+        return dict(zip(_affordable(keys, distrusted), items, strict=True))
     maker = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[tag]
-    return maker([decode(item, depth + 1) for item in content])
+    items = [decode(item, depth + 1, distrusted) for item in content]
+    return maker(_affordable(items, distrusted and tag in ("set", "frozenset")))
+
+
+def _affordable(keys: list[Any], distrusted: bool) -> list[Any]:
+    """Return keys of a hash table; raises `Costly` if they may have been chosen to collide.
+
+    A table of n colliding keys takes time n * n. Hashes of texts cannot be foreseen. Small whole
+    numbers have hashes of their own, so that it takes more of them; of other keys few suffice.
+    """
+    if distrusted and len(keys) > MAX_KEYS:
+        others = [key for key in keys if type(key) is not str and type(key) is not bytes]
+        small = sum(type(key) is int and -SAFE_KEY < key < SAFE_KEY for key in others)
+        if len(others) - small > MAX_KEYS or small > MAX_NUMBERS:
+            raise Costly(
+                f"a set or dictionary with more than {MAX_KEYS} keys that are neither text nor "
+                f"small whole numbers, or with more than {MAX_NUMBERS} of these"
+            )
+    return keys
 
 
 def pack(message: Any) -> bytes:

@@ -55,6 +55,7 @@ class Zygote:
         self.base_bytes = confine.address_space_in_use()
         sys.path[:] = [path for path in sys.path if path != config["home"]]
         self._probe()
+        self.scratch_changed_ns = os.stat(".").st_ctime_ns
         gc.collect()
         gc.freeze()
 
@@ -144,8 +145,9 @@ class Zygote:
         self.control.send(json.dumps(report).encode())
 
     def _scratch_used(self) -> bool:
+        """Return whether files are left, or were there: when, the folder would tell the next."""
         with contextlib.suppress(OSError):
-            return bool(os.listdir("."))
+            return bool(os.listdir(".")) or os.stat(".").st_ctime_ns != self.scratch_changed_ns
         return False
 
     def _kill_strays(self) -> None:

@@ -174,8 +174,10 @@ def _cases(line: Line, field: str) -> list[dict[str, str]]:
 
 def _value(line: Line, name: str, text: str) -> Any:
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise line.error(
             "public_test_cases", f"{name}: {text!r:.60}, not JSON ({error})", "one value a line"
         ) from None
+    line.check_text("public_test_cases", found)
+    return found

@@ -110,6 +110,8 @@ def _calls(line: Line) -> dict[str, Any]:
 
 def _entry_point(line: Line) -> str:
     """Return `entry_point`, or the function that the first assert calls."""
+    if line.record.get("test_list") == [] and not line.has("entry_point"):
+        raise line.error("test_list", "an empty list", "at least one assert")
     name = line.text("entry_point", required=not line.record.get("test_list"))
     if name is None:
         name = next(_called(parse(line, "test_list", "\n".join(line.texts("test_list")))), None)
