@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -99,6 +100,9 @@ def validate(env: Any, flags: dict[str, str]) -> int:
             "such as env=code"
         )
     out = flags.get("--out")
+    for flag in ("--json", "--out"):
+        if flag in flags:
+            _check_target(flag, Path(flags[flag]), getattr(env, "data_path", None))
     lines = list(getattr(env, "data_lines", list)()) if out else []
     if out and not lines:
         raise ConfigError("--out: the tasks come from no file; expected env.data=FILE")
@@ -114,6 +118,17 @@ def validate(env: Any, flags: dict[str, str]) -> int:
     if out:
         replace_file(Path(out), good_lines(out, lines, findings))
     return int(any(finding.problem not in GOOD for finding in findings))
+
+
+def _check_target(flag: str, path: Path, data: str | None) -> None:
+    """Raise ConfigError for a file that cannot be written, before the work is done."""
+    if path.is_dir():
+        raise ConfigError(f"{flag}: {path} is a folder; expected the name of a file")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ConfigError(f"{flag}: {path} cannot be made in {folder}; expected a folder to write")
+    if data is not None and path.exists() and Path(data).exists() and path.samefile(data):
+        raise ConfigError(f"{flag}: {path} is env.data itself; expected another name")
 
 
 def row(finding: Finding) -> str:

@@ -105,9 +105,27 @@ def unknown_keys(
         adds = override.is_add() or override.is_force_add()
         if adds or is_choice(override, folders):
             continue
-        problem = _unknown_key(override.key_or_group, container, folders)
+        key = override.key_or_group
+        problem = _unknown_key(key, container, folders)
         if problem is not None:
             found.append(problem)
+        elif not override.is_delete() and not override.is_sweep_override():
+            found += _unknown_names(key, override.value(), container, folders)
+    return found
+
+
+def _unknown_names(
+    key: str, value: Any, container: Mapping[str, Any], folders: Sequence[Path]
+) -> list[str]:
+    """Messages about names in a typed mapping, `reward.weights={sucess: 1}`, that do not exist."""
+    found: list[str] = []
+    for name, inner in value.items() if isinstance(value, Mapping) else ():
+        below = f"{key}.{name}"
+        problem = _unknown_key(below, container, folders)
+        if problem is None:
+            found += _unknown_names(below, inner, container, folders)
+        else:
+            found.append(f"{problem}; a new name is added with +{below}=VALUE")
     return found
 
 

@@ -20,6 +20,7 @@ from selfdistill_cli.training.evaluation import Evaluation, evaluate_panel, impr
 from selfdistill_cli.training.initial import find_checkpoint
 from selfdistill_cli.training.settings import EvalSettings, TrainSettings
 from selfdistill_cli.training.start import build_policy, build_workshop, prepare_process, view_of
+from selfdistill_cli.training.workshop import TrainingWorkshop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +71,10 @@ def evaluate_run(
         workshop = build_workshop(settings, env, policy, method)
         if loaded is not None and workshop.reward.stateful:
             workshop.reward.load_state_dict(loaded.state().get("reward", {}))
-        evaluation, _ = evaluate_panel(workshop, panel, step)
+        evaluation = _played(workshop, panel, step)
         against = None
         if hints:
-            plain, _ = evaluate_panel(workshop, dataclasses.replace(panel, hints=[]), step)
+            plain = _played(workshop, dataclasses.replace(panel, hints=[]), step)
             against = improvement(plain, evaluation)
     finally:
         env.close()
@@ -82,6 +83,18 @@ def evaluate_run(
     path = directory / "evaluations" / _file_name(panel, checkpoint, step, data)
     evaluation.save(path)
     return EvalReport(evaluation=evaluation, path=path, against_plain=against)
+
+
+def _played(workshop: TrainingWorkshop, panel: EvalSettings, step: int) -> Evaluation:
+    try:
+        return evaluate_panel(workshop, panel, step)[0]
+    except ConfigError as error:
+        if not str(error).startswith("rollout."):
+            raise
+        raise ConfigError(
+            f"{error}. These are settings of the run, and eval takes them as they are: start a "
+            "new run with others, or evaluate other tasks"
+        ) from error
 
 
 def with_data(settings: TrainSettings, data: str) -> TrainSettings:

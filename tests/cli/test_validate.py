@@ -114,6 +114,26 @@ def test_a_wrong_command_line(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("flag", ["--json", "--out"])
+def test_where_nothing_can_be_written_is_said_first(
+    flag: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = file.read_bytes()
+    (tmp_path / "link.jsonl").symlink_to(file)
+    for name, message in (
+        ("", "is a folder"),
+        ("tasks.jsonl/x", "cannot be made in"),
+        ("tasks.jsonl", "is env.data itself"),
+        ("link.jsonl", "is env.data itself"),
+    ):
+        assert main(["validate", f"env.data={file}", flag, f"{tmp_path}/{name}"]) == 2
+        said = capsys.readouterr()
+        assert said.out == "", "before any work"
+        assert f"{flag}: " in said.err
+        assert message in said.err
+    assert file.read_bytes() == before
+
+
 def test_a_broken_line_stops_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "tasks.jsonl"
     path.write_text('{"task_id": 1}')

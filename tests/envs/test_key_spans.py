@@ -43,6 +43,32 @@ def test_what_is_not_python_has_none():
         assert key_spans(answer, "") == []
 
 
+def places(answer: str) -> list[int]:
+    return [start for start, _ in key_spans(answer, "")]
+
+
+def test_a_comment_within_a_comprehension_has_no_key_words():
+    answer = (
+        "x = [(a)  # for us\n"
+        "     for  # for what\n"
+        "     (a) in b if a  # for all\n"
+        "     for c in {d: e async for d in e}]\n"
+    )
+    marked = [answer.index("     for  #") + 5, answer.index("for c"), answer.index("for d")]
+    assert places(answer) == marked
+    assert words(answer) == ["for"] * 3
+
+
+def test_names_of_all_alphabets_are_their_own():
+    answer = "def \u2118(): pass\ndef f(): pass\ndef \ufb01x(): pass\nasync def \\\n g(): pass\n"
+    assert words(answer) == ["\u2118", "f", "\ufb01x", "g"]
+    assert words("@d\ndef f(): return lambda: [x for x in y]\n") == ["f", "return", "for"]
+
+
+def test_a_huge_answer_has_none():
+    assert key_spans("def f(): pass\n" * 5000, "") == []
+
+
 def test_odd_line_ends_do_not_move_the_spans():
     assert words("x = 1\x0c\r\ndef f(x):\r\n    return x\r\n") == ["f", "return"]
     assert words("async def f(x):\n    async for y in x: pass\n") == ["f", "async"]

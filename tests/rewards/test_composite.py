@@ -110,6 +110,8 @@ def test_a_name_that_would_hide_a_metric_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("word", "expected"),
     [
+        ("reward.components={lnt: {weight: 1}}", "'lnt'; did you mean 'lint'.*new name.*[+]reward"),
+        ("reward.components={lint: {wieght: 1}}", r"lint has no setting 'wieght'; did you mean"),
         ("reward.components.lnt.weight=1", "no setting 'lnt'; did you mean 'lint'?"),
         ("reward.components.lint.wieght=1", "no setting 'wieght'; did you mean 'weight'?"),
         ("reward.components.lint.clip=[1,0]", r"lint\.clip: got .*expected \[lowest, highest\]"),

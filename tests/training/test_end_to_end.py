@@ -150,6 +150,10 @@ def test_evaluation_of_a_run_on_other_tasks(train, tmp_path, capsys):
     assert "panel        5 tasks" in capsys.readouterr().out
     written = tmp_path / "runs/r/evaluations/step_000001_other_test_5x2.json"
     assert json.loads(written.read_text())["task_ids"] == [f"t{i}" for i in range(5)]
+    (tmp_path / "long.jsonl").write_text(json.dumps({**lines[0], "prompt": "Write f(xs). " * 99}))
+    assert main(["eval", "r", "data=long.jsonl"]) == 2
+    assert "rollout.max_context_tokens" in (said := capsys.readouterr().err)
+    assert "eval takes them as they are: start a new run" in said
     assert main(["eval", "r", "data=humanevl"]) == 2
     assert "did you mean 'humaneval'?" in capsys.readouterr().err
 

@@ -179,6 +179,11 @@ class CodeEnv:
             chosen = [pair for pair in numbered if names is None or pair[1].id in names]
         yield from validating.findings(self._sandbox, chosen)
 
+    @property
+    def data_path(self) -> str | None:
+        """The file of `env.data`; None for built-in tasks. Raises DataError for an unknown name."""
+        return None if self._settings.data is None else find(self._settings.data)
+
     def data_lines(self) -> list[tuple[int, str]]:
         """Return number and text of the lines of `env.data`; empty for built-in tasks."""
         data = self._settings.data
