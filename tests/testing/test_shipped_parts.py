@@ -94,10 +94,13 @@ def test_recipe(name: str) -> None:
         check(group, method)
 
 
+ENV_WORDS = {"code": ["env.sandbox.workers=1"], "gymnasium": ["env.id=guessing:make"]}
+
+
 @pytest.mark.parametrize("option", catalog.options(FOLDERS, "env"))
-def test_env(option: str) -> None:
-    fewer = ["env.sandbox.workers=1"] if option == "code" else []
-    env: Any = compose([f"env={option}", *fewer]).settings.env
+def test_env(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "envs"))  # where guessing.py is
+    env: Any = compose([f"env={option}", *ENV_WORDS.get(option, [])]).settings.env
     testing.check_env(env.build)
 
 
