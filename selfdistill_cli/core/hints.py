@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from selfdistill_cli.core.texts import readable
 from selfdistill_cli.core.types import Message
 
 HintKind = Literal[
@@ -41,6 +42,12 @@ class Hint:
     """The text itself, as the environment wrote it; empty if the hint only replaces the prompt."""
     messages: tuple[Message, ...] | None = None
     """What the prompt starts from instead of the task's messages, or None."""
+
+
+def text_hint(kind: HintKind, text: str | None) -> Hint | None:
+    """A hint with this text, made harmless; None where there is no text."""
+    harmless = readable(text or "").strip()
+    return Hint(kind=kind, text=harmless) if harmless else None
 
 
 def with_hints(messages: Sequence[Message], hints: Sequence[Hint]) -> tuple[Message, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from selfdistill_cli.core.hints import Hint, HintKind
+from selfdistill_cli.core.hints import Hint, HintKind, text_hint
 from selfdistill_cli.core.protocols import StepResult
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.texts import readable
@@ -151,8 +151,7 @@ class AgentEnv:
             "feedback": lambda: self._feedback(task, attempts),
             "meta_skill": attempts.contrast,
         }.get(kind, lambda: self._domain.hint(kind, task, seed))()
-        text = readable(text or "").strip()
-        return Hint(kind=kind, text=text) if text else None
+        return text_hint(kind, text)
 
     def _feedback(self, task: Task, attempts: _Attempts) -> str | None:
         own = attempts.own_failed()

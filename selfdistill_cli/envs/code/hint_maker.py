@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from selfdistill_cli.core.hints import Hint, HintKind
+from selfdistill_cli.core.hints import Hint, HintKind, text_hint
 from selfdistill_cli.core.seeds import seed_for
-from selfdistill_cli.core.texts import readable
 from selfdistill_cli.core.types import Score, Task, Trajectory
 from selfdistill_cli.envs.code import grading
 from selfdistill_cli.envs.code import hints as texts
@@ -64,9 +63,7 @@ class HintMaker:
         if kind == "pruned":
             messages = texts.pruned(task)
             return None if messages is None else Hint(kind=kind, text="", messages=messages)
-        text = self._makers[kind](task, siblings, scores, index, seed)
-        text = readable(text or "").strip()
-        return Hint(kind=kind, text=text) if text else None
+        return text_hint(kind, self._makers[kind](task, siblings, scores, index, seed))
 
     def _answer(self, task: Task, *_: Any) -> str | None:
         return task.answer

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from selfdistill_cli.core.errors import DataError
-from selfdistill_cli.core.hints import Hint, HintKind
+from selfdistill_cli.core.hints import Hint, HintKind, text_hint
 from selfdistill_cli.core.protocols import StepResult
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.texts import readable
@@ -245,8 +245,7 @@ class MathEnv:
             "skill": lambda: task.meta["skill"],
             "meta_skill": attempts.contrast,
         }.get(kind, lambda: None)()
-        text = readable(text or "").strip()
-        return Hint(kind=kind, text=text) if text else None
+        return text_hint(kind, text)
 
     def key_spans(self, task: Task, text: str) -> list[tuple[int, int]]:
         """Return where a response states results: what follows `=`, and its answer's number."""
