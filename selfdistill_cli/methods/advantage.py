@@ -46,6 +46,8 @@ class PlainAdvantage(Stateless):
 class GroupAdvantage(Stateless):
     """One number per trajectory, from its siblings' rewards, at each of its active tokens."""
 
+    zero_if_flat = True
+
     def __init__(self, settings: GroupAdvantageSettings):
         self.settings = settings
 

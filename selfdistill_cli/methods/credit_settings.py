@@ -109,7 +109,7 @@ class StepLogRatioSettings(Settings):
     success_threshold: float
     """Trajectories with at least this success keep their advantage."""
     scored: Literal["failed", "all"]
-    """Trajectories that the view scores: `failed` saves the passes that change no weight."""
+    """Trajectories that the view scores: `failed` saves the passes that change nothing."""
     ramp: float | CoefficientSettings
     """Share of the weight that is used: A * ((1 - ramp) + ramp * weight)."""
 

@@ -52,17 +52,19 @@ class Method:
         wanted = {name for part in parts for name in getattr(part, "views", ())} | {TEACHER}
         return {name: view for name, view in known.items() if name in wanted}
 
-    def reads_view(self, name: str, success: float) -> bool:
-        """Whether any part reads the view for a trajectory of this success.
+    def reads_view(self, name: str, success: float, flat: bool) -> bool:
+        """Whether the view can change anything for a trajectory of this success.
 
-        A credit may say so by `scores_view(success)`; a term reads its views everywhere, and a
-        view that only the diagnostics read is scored everywhere.
+        A credit may say by `scores_view(success, worthless)` that it cannot; worthless is a
+        trajectory of a flat group whose advantage is 0, whatever its weights are. A term reads its
+        views everywhere, and a view that only the diagnostics read is scored everywhere.
         """
         by_credit = name in getattr(self.credit, "views", ())
         if name in self.term_views or not by_credit:
             return True
         scores_view = getattr(self.credit, "scores_view", None)
-        return scores_view is None or scores_view(success)
+        worthless = flat and getattr(self.advantage, "zero_if_flat", False)
+        return scores_view is None or scores_view(success, worthless)
 
     @property
     def term_views(self) -> list[str]:

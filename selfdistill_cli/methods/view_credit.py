@@ -151,9 +151,10 @@ class StepLogRatio(_ViewCredit):
         per_row = (steps.max(dim=1).values + 1).float()
         return weights, saturation, {"credit/steps_per_sample": float(per_row.mean())}
 
-    def scores_view(self, success: float) -> bool:
-        """Whether the view scores a trajectory of this success: solved ones have weight 1."""
-        return self.settings.scored == "all" or success < self.settings.success_threshold
+    def scores_view(self, success: float, worthless: bool) -> bool:
+        """Whether the view is asked: solved ones have weight 1, and worthless ones no advantage."""
+        failed = success < self.settings.success_threshold
+        return self.settings.scored == "all" or (failed and not worthless)
 
 
 class DivergenceSegments(_ViewCredit):

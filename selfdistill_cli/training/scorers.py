@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -16,6 +17,9 @@ from selfdistill_cli.training.engine import TorchEngine
 
 if TYPE_CHECKING:
     from selfdistill_cli.training.run import Run
+
+MAX_SCORED_ROWS = 16
+"""Rows of unlike length pad each other: without gradients, fewer at once are faster."""
 
 Unembedding = tuple[torch.Tensor, torch.Tensor | None]
 
@@ -89,7 +93,9 @@ def scored_rows(
     """Score samples without gradients in micro-batches; yield (index, output [1,T]) of each."""
     place = {id(sample): i for i, sample in enumerate(samples)}
     assert len(place) == len(samples), "every sample is an object of its own"
-    for rows in micro_batches([[sample] for sample in samples], run.settings.batch):  # pyright: ignore
+    batches = run.settings.batch
+    limits = replace(batches, micro_batch_rows=min(batches.micro_batch_rows, MAX_SCORED_ROWS))
+    for rows in micro_batches([[sample] for sample in samples], limits):  # pyright: ignore
         batch = collate(rows, term_names=(), view_names=(), device=run.engine.device)
         scored = score(batch, needs)
         for row, sample in enumerate(rows):

@@ -21,6 +21,7 @@ from selfdistill_cli.core.types import (
     ViewScores,
 )
 from selfdistill_cli.losses.distribution import FullTeacher, divergence, top_ids, top_teacher
+from selfdistill_cli.methods.advantage import is_flat
 from selfdistill_cli.methods.arrays import per_trajectory
 from selfdistill_cli.training.scorers import Scorer, Unembedding, scored_rows
 from selfdistill_cli.training.signals import with_signal
@@ -125,7 +126,8 @@ def _prompted(run: Run, group: Group, name: str, step: int) -> list[_Seen | None
     """
     hints = run.method.views[name].hints
     successes = per_trajectory([group], lambda score: score.success).tolist()
-    matters = [run.method.reads_view(name, success) for success in successes]
+    flat = is_flat(group)
+    matters = [run.method.reads_view(name, success, flat) for success in successes]
     if not hints:
         pairs = zip(group.samples, matters, strict=True)
         return [_Seen(sample) if read else None for sample, read in pairs]

@@ -14,8 +14,9 @@ from selfdistill_cli.batching.collate import collate
 from selfdistill_cli.batching.samples import demonstration_sample
 from selfdistill_cli.core.errors import RunError
 from selfdistill_cli.core.needs import DivergenceNeed
-from selfdistill_cli.core.types import Score, ViewBatch
+from selfdistill_cli.core.types import Group, Score, ViewBatch
 from selfdistill_cli.losses.logprobs import token_statistics
+from selfdistill_cli.methods.advantage import is_flat
 from selfdistill_cli.methods.arrays import all_samples
 from selfdistill_cli.training.judge import judge
 
@@ -251,20 +252,28 @@ def test_divergence_is_not_negative_and_ignores_padding_of_the_vocabulary(direct
         torch.testing.assert_close(wide, plain, rtol=1e-4, atol=1e-6)
 
 
-def test_a_view_that_only_failed_trajectories_need_is_scored_for_them_alone(folder, env):
+def _all_failed(group: Group) -> Group:
+    return replace(group, scores=tuple(replace(s, total=0.0, success=0.0) for s in group.scores))
+
+
+def test_a_view_is_scored_only_where_it_can_change_an_advantage(folder, env):
     found = {}
     for scored in ("failed", "all"):
         words = ["method=sspo", f"method.credit.scored={scored}", "method.group_size=8"]
         with assembled(folder, env, *words, name=f"scored_{scored}") as run:
-            groups = run.method.source.groups(run.workshop, 1)
+            played = run.method.source.groups(run.workshop, 1)
+            groups = [_all_failed(played[0]), *played[1:]]
             perturb(run)  # else the teacher has the weights that sampled
             found[scored] = judge(run, groups, 1).groups
             assert run.method.term_views == []
     pairs = zip(all_samples(found["failed"]), all_samples(found["all"]), strict=True)
     solved = [s.success >= 1.0 for group in found["all"] for s in group.scores]
     assert 0 < sum(solved) < len(solved)
-    for (few, every), good in zip(pairs, solved, strict=True):
-        assert ("teacher" in few.views) == (not good)
+    flat = [is_flat(group) for group in found["all"] for _ in group.scores]
+    assert any(flat)
+    assert not all(flat)
+    for (few, every), good, equal in zip(pairs, solved, flat, strict=True):
+        assert ("teacher" in few.views) == (not good and not equal)
         assert "teacher" in every.views
         np.testing.assert_allclose(few.advantages, every.advantages, atol=1e-5)
     changed = [x for x in all_samples(found["failed"]) if len(set(x.advantages.tolist())) > 2]
@@ -273,7 +282,11 @@ def test_a_view_that_only_failed_trajectories_need_is_scored_for_them_alone(fold
 
 def test_a_term_that_reads_the_view_needs_it_everywhere(folder, env):
     with assembled(folder, env, "method=sspo", name="reads") as run:
-        assert not run.method.reads_view("teacher", 1.0)
-        assert run.method.reads_view("teacher", 0.5)
+        assert not run.method.reads_view("teacher", 1.0, flat=False)
+        assert run.method.reads_view("teacher", 0.5, flat=False)
+        assert not run.method.reads_view("teacher", 0.5, flat=True)
+    words = ["method=sspo", "method/advantage=gae", "method/terms=actor_critic"]
+    with assembled(folder, env, *words, name="reads_gae") as run:
+        assert run.method.reads_view("teacher", 0.5, flat=True), "its advantages need no siblings"
     with assembled(folder, env, "method=step_kd", name="reads_kd") as run:
-        assert run.method.reads_view("teacher", 1.0)
+        assert run.method.reads_view("teacher", 1.0, flat=True)
