@@ -16,6 +16,9 @@ from selfdistill_cli.core.errors import Preempted, SelfDistillError, UserError, 
 
 COMMANDS: dict[str, str] = {
     "train": "train a policy, or continue a run that was stopped",
+    "resume": "continue a run from its directory, or go back to one of its checkpoints",
+    "checkpoints": "list, verify and prune the checkpoints of a run",
+    "verify-resume": "prove with your configuration that a killed run continues exactly",
     "eval": "measure a checkpoint of a run on a panel of tasks, with an interval",
     "validate": "check an environment's tasks: do their references pass, do wrong answers fail",
     "check": "find out before a run whether its reward can rank",
@@ -37,6 +40,8 @@ examples:
   selfdistill train method=grpo run.max_steps=20     another method, fewer steps
   selfdistill train method=ppo --dry-run             show every value and where it comes from
   selfdistill train -m method=gear,grpo seed=0,1,2   six runs, one after another
+  selfdistill resume RUN                             a run that was stopped goes on
+  selfdistill verify-resume method=gear              is resuming exact, byte for byte?
   selfdistill eval RUN split=test                    a finished run on held-out tasks
   selfdistill validate env.data=FILE                 your tasks, before a long run
   selfdistill check reward reward=composite          can this reward rank at all?
@@ -76,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run_command(name: str, argv: Sequence[str]) -> int:
     """Import a sub-command and run it."""
-    return importlib.import_module(f"selfdistill_cli.cli.{name}").main(argv)
+    return importlib.import_module(f"selfdistill_cli.cli.{name.replace('-', '_')}").main(argv)
 
 
 def without_local_rank(argv: Sequence[str]) -> list[str]:

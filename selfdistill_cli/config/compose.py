@@ -88,24 +88,6 @@ def compose_unchecked(
         raise _diagnosis(error, typed, folders, config_name) from error
 
 
-def load_resolved(path: Path) -> TrainSettings:
-    """Read and check the config.yaml of a run directory. Needs no Hydra.
-
-    Raises DataError if it cannot be read and ConfigError if it does not fit this version.
-    """
-    try:
-        container = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise DataError(
-            f"{path}: cannot be read as a configuration: {error}; logs/attempt_<n>/config.yaml is "
-            "a copy"
-        ) from error
-    try:
-        return build(container, TrainSettings)
-    except ConfigError as error:
-        raise ConfigError(f"{path} does not fit this version of selfdistill:\n{error}") from error
-
-
 def _compose_with_hydra(
     typed: Sequence[Override], folders: Sequence[Path], config_name: str
 ) -> tuple[DictConfig, list[tuple[str, str]]]:

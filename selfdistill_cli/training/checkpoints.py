@@ -119,6 +119,22 @@ class Checkpoints:
             )
         return None
 
+    def rewind(self, step: int) -> Checkpoint:
+        """Return a step's checkpoint and set later ones aside as `rewound_step_<n>`.
+
+        Raises CheckpointError if there is no whole one of that step; then nothing was moved.
+        """
+        checkpoint = self.named(str(step))
+        for later in [known for known in self.steps() if known > step]:
+            aside = self.root / f"rewound_{folder_name(later)}"
+            shutil.rmtree(aside, ignore_errors=True)
+            (self.root / folder_name(later)).rename(aside)
+        point(self.root / "latest", checkpoint.path.name)
+        best = self.root / "best"
+        if best.is_symlink() and not best.exists():
+            best.unlink()
+        return checkpoint
+
     def named(self, which: str) -> Checkpoint:
         """Return `latest`, `best` or a step's checkpoint; raises CheckpointError."""
         link = self.root / which

@@ -8,6 +8,7 @@ from selfdistill_cli.batching.collate import collate, updates
 from selfdistill_cli.methods.pairs import pair_numbers
 from selfdistill_cli.rewards.errors import RewardError
 from selfdistill_cli.training.evaluation import evaluate, evaluate_teacher, evaluation_due
+from selfdistill_cli.training.interrupts import GivenUp
 from selfdistill_cli.training.judge import Judged, judge
 from selfdistill_cli.training.run import Run
 from selfdistill_cli.training.summary import (
@@ -26,10 +27,13 @@ def train(run: Run) -> None:
     for step in range(start + 1, run.settings.run.max_steps + 1):
         run.workshop.reward.begin_step()
         try:
-            take_step(run, step)
+            times = take_step(run, step)
         except RewardError:
             run.rescue(step)
             raise
+        except GivenUp:
+            run.give_up(step)
+        run.interrupts.step_ended(times["time/step_s"])
         if run.interrupts.requested:
             run.preempt(step)
 
@@ -41,7 +45,8 @@ def take_step(run: Run, step: int) -> dict[str, float]:
 
     # 1. Act: the source gives groups: episodes played and scored, demonstrations, or replays.
     run.display.phase("acting")
-    groups = run.method.source.groups(run.workshop, step)
+    with run.interrupts.may_give_up():  # until here nothing of the run's state has changed
+        groups = run.method.source.groups(run.workshop, step)
     clock.lap("act")
 
     # 2. Judge: whatever the parts need of the sampled tokens; then what is each token worth?

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from selfdistill_cli.core.errors import Preempted
 from selfdistill_cli.core.protocols import Sink
@@ -70,7 +70,9 @@ class Run:
 
     def restore(self) -> int:
         """Load the newest whole checkpoint; return its step, 0 if there is none."""
-        checkpoint = self.checkpoints.newest(self.display.message)
+        back = self.settings.resume.step
+        newest = self.checkpoints.newest
+        checkpoint = newest(self.display.message) if back is None else self.checkpoints.rewind(back)
         if checkpoint is None:
             self.metrics_file.truncate_after(-1)
             return 0
@@ -192,6 +194,15 @@ class Run:
         self.workshop.reward.rewind()
         if step > 1 and step - 1 not in self.checkpoints.steps():
             self.save(step - 1)
+
+    def give_up(self, step: int) -> NoReturn:
+        """Keep the state before `step`, which did not end within run.grace; raise Preempted."""
+        self.rescue(step)
+        kept = f"with a checkpoint of step {step - 1}" if step > 1 else "before the first step"
+        raise Preempted(
+            f"step {step} did not end within run.grace and was given up; stopped {kept} in "
+            f"{self.directory}; the same command continues"
+        )
 
     def preempt(self, step: int) -> None:
         """Write a checkpoint unless this step has one, then raise Preempted."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar, Literal
 
+from selfdistill_cli.core.durations import positive_durations
 from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.core.settings import Settings, in_range
 
@@ -79,6 +80,8 @@ class ResumeSettings(Settings):
     """auto: continue if there is a checkpoint; must: fail without one; never: fail with one."""
     allow: list[str]
     """Keys that may differ from the first start, for example [optim.lr]."""
+    step: int | None
+    """Go back to this step's checkpoint; later ones are set aside. null = the newest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,10 +154,15 @@ class RunSettings(Settings):
     """Steps between files of sampled trajectories, 0 = off."""
     trajectories_limit: int
     """Trajectories in one file."""
+    stop_after: str | float | None
+    """Time that this call may take, such as 3h50m; it stops with a checkpoint before it is over."""
+    grace: str | float | None
+    """Time from a signal, or the end of stop_after, in which the step must end, such as 60s."""
 
     def __post_init__(self) -> None:
         in_range(self, 1, 10**9, "max_steps")
         in_range(self, 1, 4096, "num_threads")
+        positive_durations(self, "stop_after", "grace")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from transformers.utils.logging import disable_progress_bar
 
+from selfdistill_cli.core.durations import seconds_of
 from selfdistill_cli.core.errors import Preempted, RunError
 from selfdistill_cli.core.parts import build_part
 from selfdistill_cli.core.protocols import Env, Reward, RolloutEngine, Sink
@@ -50,7 +51,7 @@ def run_training(settings: TrainSettings, container: Mapping[str, Any], display:
     directory.open(container, settings.resume)
     status = "failed"
     try:
-        with Interrupts(display.message) as interrupts, _closing(settings.env) as env:
+        with _interrupts(settings, display) as interrupts, _closing(settings.env) as env:
             read_tasks(settings, env)
             directory.check_contents(contents_of(env, settings), settings.resume)
             run = assemble(settings, directory, env, display, interrupts)
@@ -82,6 +83,12 @@ def prepare_process(num_threads: int) -> None:
     torch.set_num_threads(num_threads)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     disable_progress_bar()
+
+
+def _interrupts(settings: TrainSettings, display: Any) -> Interrupts:
+    run = settings.run
+    limits = (None if x is None else seconds_of(x) for x in (run.stop_after, run.grace))
+    return Interrupts(display.message, *limits)
 
 
 @contextlib.contextmanager

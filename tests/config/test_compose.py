@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from selfdistill_cli.config import catalog
-from selfdistill_cli.config.compose import compose, load_resolved
+from selfdistill_cli.config.compose import compose
+from selfdistill_cli.config.resolved import load_resolved
 from selfdistill_cli.core.errors import ConfigError, DataError
 from selfdistill_cli.training.settings import TrainSettings
 

@@ -1,0 +1,72 @@
+"""`selfdistill resume RUN`: continue a run from its directory, without its command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from selfdistill_cli.core.errors import UserError, did_you_mean
+
+HELP = """\
+usage: selfdistill resume RUN [KEY=VALUE ...] [--config-dir DIR]
+
+Continues RUN (a run directory, or the name of a run in ./runs) with the configuration that it was
+started with. KEY=VALUE changes a setting that may change, as for `selfdistill train`: run.*,
+checkpoint.*, tracker.*, launcher.*, guards.*, and what resume.allow names.
+
+examples:
+  selfdistill resume gear-code-s0-1a2b3c
+  selfdistill resume runs/long run.max_steps=500
+  selfdistill resume runs/long resume.step=40        go back; later checkpoints are set aside
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command line of `selfdistill resume`; return its exit code."""
+    if not argv or "-h" in argv or "--help" in argv:
+        print(HELP, end="")
+        return 0 if argv else UserError.exit_code
+    runs, words, config_dir = _sorted(argv)
+    if len(runs) != 1:
+        raise UserError(
+            f"expected one RUN, got {', '.join(runs) or 'none'}; see selfdistill resume --help"
+        )
+
+    from selfdistill_cli.config import catalog, rules
+    from selfdistill_cli.config.resolved import changed, checked, read_container
+    from selfdistill_cli.training.run_directory import find_run
+
+    directory = find_run(runs[0], "runs")
+    catalog.extend_import_path(config_dir)
+    container = changed(read_container(directory / "config.yaml"), words)
+    container["resume"] |= {"mode": "must", "step": None, "allow": []}
+    container["run"] |= {"root": str(directory.parent), "name": directory.name}
+    settings = checked(container, directory / "config.yaml")
+    rules.check(settings)
+
+    from selfdistill_cli.tracking.progress import make_display
+
+    display = make_display(settings.run.max_steps, sys.stdout, None)
+    settings.launcher.build().launch(settings, container, display)
+    return 0
+
+
+def _sorted(argv: Sequence[str]) -> tuple[list[str], list[str], str | None]:
+    runs: list[str] = []
+    words: list[str] = []
+    config_dir: str | None = None
+    rest = iter(argv)
+    for word in rest:
+        flag, equals, value = word.partition("=")
+        if flag in ("--config-dir", "-cd"):
+            config_dir = value if equals else next(rest, None)
+        elif word.startswith("-"):
+            raise UserError(
+                f"there is no flag {flag}{did_you_mean(flag, ['--config-dir', '--help'])}"
+            )
+        elif equals and not Path(word).is_dir():
+            words.append(word)
+        else:
+            runs.append(word)
+    return runs, words, config_dir

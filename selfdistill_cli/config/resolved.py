@@ -1,0 +1,71 @@
+"""config.yaml of a run directory: read, changed by words, checked. Nothing is composed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from selfdistill_cli.config import overrides
+from selfdistill_cli.config.checked import build
+from selfdistill_cli.core.errors import ConfigError, DataError, did_you_mean
+from selfdistill_cli.training.settings import TrainSettings
+
+
+def load_resolved(path: Path) -> TrainSettings:
+    """Read and check the config.yaml of a run directory.
+
+    Raises DataError if it cannot be read and ConfigError if it does not fit this version.
+    """
+    return checked(read_container(path), path)
+
+
+def read_container(path: Path) -> dict[str, Any]:
+    """The configuration as nested mappings; raises DataError."""
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("found no settings in it")
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise DataError(
+            f"{path}: cannot be read as a configuration: {error}; logs/attempt_<n>/config.yaml is "
+            "a copy"
+        ) from error
+    return found
+
+
+def checked(container: Mapping[str, Any], path: Path) -> TrainSettings:
+    """The settings that a container read from `path` describes; raises ConfigError."""
+    try:
+        return build(container, TrainSettings)
+    except ConfigError as error:
+        raise ConfigError(f"{path} does not fit this version of selfdistill:\n{error}") from error
+
+
+def changed(container: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+    """A copy in which the words `KEY=VALUE` replaced values of keys that exist.
+
+    Raises ConfigError for a word that cannot be read and for a key that does not exist.
+    """
+    result = deepcopy(dict(container))
+    for override in overrides.parse(words):
+        key = override.key_or_group
+        if override.is_add() or override.is_delete() or override.is_sweep_override():
+            raise ConfigError(f"'{override.input_line}': expected KEY=VALUE with one value")
+        *groups, last = key.split(".")
+        holder = result
+        for name in groups:
+            holder = _entry(holder, name, key)
+        _entry(holder, last, key)
+        holder[last] = override.value()
+    return result
+
+
+def _entry(holder: Any, name: str, key: str) -> Any:
+    if not isinstance(holder, dict) or name not in holder:
+        known = list(holder) if isinstance(holder, dict) else []
+        raise ConfigError(f"{key}: the run has no such key{did_you_mean(name, known)}")
+    return holder[name]
