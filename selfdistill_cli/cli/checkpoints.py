@@ -67,12 +67,15 @@ def parse(argv: Sequence[str]) -> tuple[str, str, int, bool]:
 
 def show(root: Path) -> int:
     """One line per checkpoint."""
+    from selfdistill_cli.training.disk_budget import folder_bytes
+
     folders = sorted(p for p in root.glob("*step_??????") if not p.name.startswith("."))
     if not folders:
         print(f"no checkpoints in {root}")
     for folder in folders:
         marks = [mark for mark in ("latest", "best") if (root / mark).resolve() == folder.resolve()]
-        print(f"{folder.name:<24} {_size(folder) / 2**20:10.1f} MiB  {' '.join(marks)}".rstrip())
+        size = folder_bytes(folder) / 2**20
+        print(f"{folder.name:<24} {size:10.1f} MiB  {' '.join(marks)}".rstrip())
     return 0
 
 
@@ -92,6 +95,7 @@ def verify(root: Path) -> int:
 def prune(root: Path, keep: int, aside: bool) -> int:
     """Delete what is not kept; 1 if there is no whole checkpoint, then nothing is deleted."""
     from selfdistill_cli.training.checkpoints import problem_with
+    from selfdistill_cli.training.disk_budget import folder_bytes
 
     folders = sorted(root.glob("step_??????"))
     whole = [folder for folder in folders if problem_with(folder) is None]
@@ -104,13 +108,8 @@ def prune(root: Path, keep: int, aside: bool) -> int:
     if aside:
         doomed += [*root.glob("damaged_step_*"), *root.glob("rewound_step_*")]
     for folder in doomed:
-        size = _size(folder) / 2**20
+        size = folder_bytes(folder) / 2**20
         shutil.rmtree(folder)
         print(f"deleted {folder.name}, {size:.1f} MiB")
     print(f"kept {', '.join(f.name for f in folders if f not in doomed) or 'none'}")
     return 0
-
-
-def _size(folder: Path) -> int:
-    """Bytes of a folder's files."""
-    return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())

@@ -15,6 +15,7 @@ import torch
 from selfdistill_cli import __version__
 from selfdistill_cli.core.disk import sync_directory, writing
 from selfdistill_cli.core.errors import CheckpointError
+from selfdistill_cli.training.disk_budget import check_room, folder_bytes
 from selfdistill_cli.training.files import (
     WRITE_ERRORS,
     checksum,
@@ -159,6 +160,8 @@ class Checkpoints:
 
         A failure (a full disk, for example) leaves every earlier checkpoint untouched.
         """
+        newest = [self.root / folder_name(known) for known in self.steps()[-1:]]
+        check_room(self.root.parent, sum(folder_bytes(folder) for folder in newest))
         final = self.root / folder_name(step)
         aside = self.root / f".{final.name}.partial"
         shutil.rmtree(aside, ignore_errors=True)

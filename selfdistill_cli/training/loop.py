@@ -7,6 +7,7 @@ import time
 from selfdistill_cli.batching.collate import collate, updates
 from selfdistill_cli.methods.pairs import pair_numbers
 from selfdistill_cli.rewards.errors import RewardError
+from selfdistill_cli.training.disk_budget import check_room_for_run
 from selfdistill_cli.training.evaluation import evaluate, evaluate_teacher, evaluation_due
 from selfdistill_cli.training.interrupts import GivenUp
 from selfdistill_cli.training.judge import Judged, judge
@@ -22,6 +23,8 @@ from selfdistill_cli.training.summary import (
 def train(run: Run) -> None:
     """Train to run.max_steps. Safe to kill at any moment and call again."""
     start = run.restore()
+    if start < run.settings.run.max_steps:
+        check_room_for_run(run)
     if start == 0:
         run.log_baseline()
     for step in range(start + 1, run.settings.run.max_steps + 1):

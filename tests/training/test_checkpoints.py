@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -129,3 +130,26 @@ def test_manifest_covers_every_other_file(tmp_path):
     present = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
     assert present == {*files, MANIFEST}
     assert problem_with(folder) is None
+
+
+def test_rewind_sets_later_checkpoints_aside(tmp_path):
+    checkpoints = saved(tmp_path, [1, 2, 3, 4, 5], best=4)
+    assert checkpoints.steps() == [4, 5]
+    assert checkpoints.rewind(4).step == 4
+    assert checkpoints.steps() == [4]
+    assert os.readlink(tmp_path / "latest") == "step_000004"
+    assert problem_with(tmp_path / "rewound_step_000005") is None
+    with pytest.raises(CheckpointError, match="expected latest, best or one of the steps: 4"):
+        checkpoints.rewind(5)
+    assert checkpoints.steps() == [4]
+
+
+def test_no_room_is_told_before_anything_is_written(tmp_path, monkeypatch):
+    checkpoints = saved(tmp_path, [2])
+    usage = shutil.disk_usage(tmp_path)
+    full = usage._replace(free=100)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+    with pytest.raises(RunError, match=r"no room on the disk .*next checkpoint"):
+        checkpoints.save(4, {"policy": pytest.fail}, {}, best_step=2)
+    assert checkpoints.steps() == [2]
+    assert problem_with(tmp_path / "step_000002") is None

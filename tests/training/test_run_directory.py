@@ -14,7 +14,7 @@ from selfdistill_cli.core.errors import CheckpointError, ConfigError, RunError, 
 from selfdistill_cli.training.run_directory import RunDirectory, differences
 from selfdistill_cli.training.settings import ResumeSettings
 
-AUTO = ResumeSettings(mode="auto", allow=[])
+AUTO = ResumeSettings(mode="auto", allow=[], step=None)
 CONFIG = {"seed": 1, "optim": {"lr": 0.1}, "run": {"max_steps": 5}}
 
 
