@@ -39,8 +39,9 @@ def main(argv: Sequence[str]) -> int:
 
     directory = find_run(runs[0], "runs")
     catalog.extend_import_path(config_dir)
-    container = changed(read_container(directory / "config.yaml"), words)
-    container["resume"] |= {"mode": "must", "step": None, "allow": []}
+    container = read_container(directory / "config.yaml")
+    container["resume"] = {**container["resume"], "mode": "must", "step": None, "allow": []}
+    container = changed(container, words)  # after it: going back is asked for at every call
     container["run"] |= {"root": str(directory.parent), "name": directory.name}
     settings = checked(container, directory / "config.yaml")
     rules.check(settings)

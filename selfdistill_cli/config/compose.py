@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
@@ -22,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from selfdistill_cli.config import catalog, overrides, provenance
 from selfdistill_cli.config.checked import build
 from selfdistill_cli.config.naming import default_name
-from selfdistill_cli.core.errors import ConfigError, DataError
+from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.training.settings import TrainSettings
 
 DERIVED_NAME = "method, env, seed and a hash of the configuration"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -36,10 +37,7 @@ class Verdict:
 
 
 class Rehearsal:
-    """Runs of one configuration in a folder of their own.
-
-    `command` is what trains, without overrides; `words` are the user's overrides.
-    """
+    """Runs of one configuration in a folder of their own; `words` are the user's overrides."""
 
     def __init__(
         self, words: Sequence[str], folder: Path, steps: int, timeout_s: float = 3600.0
@@ -108,8 +106,6 @@ class Rehearsal:
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """End a run and every process it started that is still in its session."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()

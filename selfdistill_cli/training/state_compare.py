@@ -72,10 +72,7 @@ def first_difference(expected: Any, found: Any, where: str) -> str | None:
 
 def _differences(expected: Any, found: Any, where: str) -> Iterator[str]:
     if isinstance(expected, torch.Tensor) and isinstance(found, torch.Tensor):
-        if expected.dtype != found.dtype or expected.shape != found.shape:
-            yield f"{where}: {tuple(expected.shape)} {expected.dtype} and another shape or type"
-        elif not torch.equal(_bits(expected), _bits(found)):
-            yield where
+        yield from _tensors(expected, found, where)
     elif isinstance(expected, Mapping) and isinstance(found, Mapping):
         for key in [*expected, *(key for key in found if key not in expected)]:
             if key in expected and key in found:
@@ -89,6 +86,13 @@ def _differences(expected: Any, found: Any, where: str) -> Iterator[str]:
             yield from _differences(*pair, f"{where}[{index}]")
     elif not _equal(expected, found):
         yield f"{where}: {expected!r:.40} and {found!r:.40}"
+
+
+def _tensors(expected: torch.Tensor, found: torch.Tensor, where: str) -> Iterator[str]:
+    if expected.dtype != found.dtype or expected.shape != found.shape:
+        yield f"{where}: {tuple(expected.shape)} {expected.dtype} and another shape or type"
+    elif not torch.equal(_bits(expected), _bits(found)):
+        yield where
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

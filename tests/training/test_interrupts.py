@@ -53,9 +53,9 @@ def test_the_limit_counts_the_longest_step_not_the_last():
 
 def test_a_step_is_given_up_when_the_grace_ends_inside_the_block():
     began = time.monotonic()
-    with Interrupts(lambda text: None, grace_s=0.2) as interrupts, pytest.raises(GivenUp):
-        with interrupts.may_give_up():
-            os.kill(os.getpid(), signal.SIGTERM)
+    with Interrupts(lambda text: None, grace_s=0.2) as interrupts:
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(GivenUp), interrupts.may_give_up():
             time.sleep(30)
     assert time.monotonic() - began < 10
 
