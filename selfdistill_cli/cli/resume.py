@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
     if not argv or "-h" in argv or "--help" in argv:
         print(HELP, end="")
         return 0 if argv else UserError.exit_code
-    runs, words, config_dir = _sorted(argv)
+    runs, words, config_dir = parse(argv)
     if len(runs) != 1:
         raise UserError(
             f"expected one RUN, got {', '.join(runs) or 'none'}; see selfdistill resume --help"
@@ -53,7 +53,8 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _sorted(argv: Sequence[str]) -> tuple[list[str], list[str], str | None]:
+def parse(argv: Sequence[str]) -> tuple[list[str], list[str], str | None]:
+    """Return what names a run, the words KEY=VALUE and --config-dir; raises UserError."""
     runs: list[str] = []
     words: list[str] = []
     config_dir: str | None = None

@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = parse([word for word in argv if not word.startswith("steps=")])
     if arguments.dry_run or arguments.hydra_flags:
         raise ConfigError("verify-resume takes KEY=VALUE and --config-dir; other flags are train's")
-    steps = _steps([word for word in argv if word.startswith("steps=")])
+    steps = num_steps([word for word in argv if word.startswith("steps=")])
     taken = [w for w in arguments.words if w.startswith(("run.root=", "run.name=", "resume"))]
     if taken:
         raise ConfigError(f"verify-resume makes runs of its own; leave out {taken[0]}")
@@ -72,7 +72,8 @@ def rehearse(words: Sequence[str], folder: Path, steps: int) -> int:
     return 1 if different else 0
 
 
-def _steps(words: Sequence[str]) -> int:
+def num_steps(words: Sequence[str]) -> int:
+    """What `steps=N` says, 4 without it; raises UserError."""
     if not words:
         return DEFAULT
     text = words[-1].partition("=")[2]

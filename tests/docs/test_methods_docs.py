@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,21 @@ from documents import (
     words,
 )
 
-from selfdistill_cli.cli import check, compare, doctor, eval, validate
+from selfdistill_cli.cli import (
+    check,
+    checkpoints,
+    compare,
+    doctor,
+    eval,
+    resume,
+    sync,
+    validate,
+    verify_resume,
+)
 from selfdistill_cli.cli.arguments import parse
 from selfdistill_cli.config import catalog, rules, sweeps
 from selfdistill_cli.config.compose import Composed, compose
+from selfdistill_cli.config.resolved import changed
 from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.core.settings import Settings, ViewSettings
 from selfdistill_cli.methods import (
@@ -59,27 +71,51 @@ def composed(overrides: tuple[str, ...]) -> Composed:
 def check_command(command: str, own: Path) -> None:
     """Raise unless a command is understood; a train command is composed and checked."""
     subcommand, *rest = words(command)
-    if subcommand == "compare":
-        assert compare.parse(rest).runs
-    elif subcommand == "eval":
-        run, _, _ = eval.parse(rest)
-        assert run
-    elif subcommand == "doctor":
-        composed(tuple(doctor.parse(rest)[0]))
-    elif subcommand == "validate":
-        composed(tuple(validate.parse(rest).words))
-    elif subcommand in ("train", "check"):
+    if subcommand in ("train", "check"):
         if subcommand == "check":
             assert rest.pop(0) in check.CHECKS
-        arguments = parse(rest)
-        if arguments.multirun:
-            sweeps.check_sweep(arguments.words, None, arguments.config_name)
-        elif arguments.config_dir:
-            rules.check(compose(arguments.words, str(own)).settings)
-        elif not arguments.help:
-            rules.check(composed(tuple(arguments.words)).settings)
+        _check_train(rest, own)
     else:
-        raise AssertionError(f"there is no sub-command {subcommand}")
+        assert subcommand in UNDERSTOOD, f"there is no sub-command {subcommand}"
+        UNDERSTOOD[subcommand](rest)
+
+
+def _check_train(rest: list[str], own: Path) -> None:
+    arguments = parse(rest)
+    if arguments.multirun:
+        sweeps.check_sweep(arguments.words, None, arguments.config_name)
+    elif arguments.config_dir:
+        rules.check(compose(arguments.words, str(own)).settings)
+    elif not arguments.help:
+        rules.check(composed(tuple(arguments.words)).settings)
+
+
+def _check_compare(rest: list[str]) -> None:
+    assert compare.parse(rest).runs
+
+
+def _check_resume(rest: list[str]) -> None:
+    runs, changes, _ = resume.parse(rest)
+    assert len(runs) == 1
+    changed(composed(()).container, changes)
+
+
+def _check_verify_resume(rest: list[str]) -> None:
+    verify_resume.num_steps([word for word in rest if word.startswith("steps=")])
+    rules.check(composed(tuple(w for w in rest if not w.startswith("steps="))).settings)
+
+
+UNDERSTOOD: dict[str, Callable[[list[str]], object]] = {
+    "checkpoints": checkpoints.parse,
+    "compare": _check_compare,
+    "doctor": lambda rest: composed(tuple(doctor.parse(rest)[0])),
+    "eval": eval.parse,
+    "resume": _check_resume,
+    "sync": sync.parse,
+    "validate": lambda rest: composed(tuple(validate.parse(rest).words)),
+    "verify-resume": _check_verify_resume,
+}
+"""How each sub-command reads its words; every one of them raises for a word that is wrong."""
 
 
 @pytest.fixture
