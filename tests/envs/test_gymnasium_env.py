@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import random
 from typing import Any
 
-import numpy as np
 import pytest
 
 from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.envs.gymnasium.env import GymnasiumEnv
-from selfdistill_cli.envs.gymnasium.packages import load, own_random, seeded
 from selfdistill_cli.envs.gymnasium.settings import GymnasiumSettings
 from selfdistill_cli.testing import check_env
 
@@ -85,26 +82,6 @@ def test_episodes_side_by_side_do_not_share_their_dice():
     first, second = env.episode(task, 0), env.episode(task, 0)
     together = [[e.step("<action>do x</action>") for e in (first, second)] for _ in range(2)]
     assert [result.observation for result in together[1]] == [alone, alone]
-
-
-def test_code_with_own_dice_leaves_those_of_others_alone():
-    random.seed(1)
-    np.random.seed(1)
-    expected = (random.random(), np.random.random())
-    random.seed(1)
-    np.random.seed(1)
-    state = seeded(5)
-    with own_random(state):
-        drawn = (random.random(), np.random.random())
-    assert (random.random(), np.random.random()) == expected
-    again = seeded(5)
-    with own_random(again):
-        assert (random.random(), np.random.random()) == drawn
-
-
-def test_a_package_that_is_missing_is_named_with_its_command():
-    with pytest.raises(ConfigError, match=r"env\.source=x: cannot import no_such.*pip install y"):
-        load("no_such", "env.source=x", "pip install y")
 
 
 def test_ids_that_gymnasium_knows():

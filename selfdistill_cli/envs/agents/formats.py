@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
-from selfdistill_cli.envs.agents.actions import Action, Malformed, Tool, from_call, from_words
+from selfdistill_cli.envs.agents.actions import (
+    Action,
+    Malformed,
+    Tool,
+    from_call,
+    from_words,
+    in_words,
+)
 
 FormatName = Literal["tags", "json", "native", "choices"]
 THINK = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
@@ -27,11 +34,11 @@ class ActionFormat(Protocol):
         """Return the action of a turn's text; raises Malformed."""
         ...
 
-    def render(self, action: Action, choices: Sequence[Action]) -> str:
+    def render(self, action: Action, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the text of an action, as an expert writes it."""
         ...
 
-    def show(self, choices: Sequence[Action]) -> str:
+    def show(self, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """What an observation says about the admissible actions; empty for nothing."""
         ...
 
@@ -100,14 +107,14 @@ class Tags:
         action = from_call(_json(inner)) if inner.startswith("{") else from_words(inner, tools)
         return replace(action, thought=thought)
 
-    def render(self, action: Action, choices: Sequence[Action]) -> str:
+    def render(self, action: Action, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the action between tags, with its thought if there is one."""
         thought = f"<think>{action.thought}</think>" if action.thought else ""
-        return f"{thought}<action>{action.short()}</action>"
+        return f"{thought}<action>{in_words(action, tools)}</action>"
 
-    def show(self, choices: Sequence[Action]) -> str:
+    def show(self, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the admissible actions as they are written."""
-        return "\n".join(action.short() for action in choices)
+        return "\n".join(in_words(action, tools) for action in choices)
 
 
 class Json:
@@ -130,12 +137,12 @@ class Json:
             thought = rest[: rest.find("{")].strip()
         return replace(from_call(_json(body.strip())), thought=thought)
 
-    def render(self, action: Action, choices: Sequence[Action]) -> str:
+    def render(self, action: Action, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the call as JSON, after its thought if there is one."""
         call = json.dumps(action.call(), ensure_ascii=False)
         return f"<think>{action.thought}</think>{call}" if action.thought else call
 
-    def show(self, choices: Sequence[Action]) -> str:
+    def show(self, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the admissible calls, one a line."""
         return "\n".join(json.dumps(action.call(), ensure_ascii=False) for action in choices)
 
@@ -168,15 +175,15 @@ class Native:
         thought = thought or rest[:start].strip()
         return replace(from_call(_json(call.strip())), thought=thought)
 
-    def render(self, action: Action, choices: Sequence[Action]) -> str:
+    def render(self, action: Action, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the call between its tags, after its thought if there is one."""
         call = json.dumps(action.call(), ensure_ascii=False)
         thought = f"<think>{action.thought}</think>\n" if action.thought else ""
         return f"{thought}<tool_call>\n{call}\n</tool_call>"
 
-    def show(self, choices: Sequence[Action]) -> str:
+    def show(self, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the admissible calls, one a line."""
-        return Json().show(choices)
+        return Json().show(choices, tools)
 
 
 class Choices:
@@ -197,13 +204,13 @@ class Choices:
             raise Malformed(f"there is no action {number}; expected 1 to {len(choices)}")
         return replace(choices[number - 1], thought=thought)
 
-    def render(self, action: Action, choices: Sequence[Action]) -> str:
+    def render(self, action: Action, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the number of the action, after its thought if there is one."""
         calls = [choice.call() for choice in choices]
         number = str(calls.index(action.call()) + 1)
         return f"<think>{action.thought}</think>{number}" if action.thought else number
 
-    def show(self, choices: Sequence[Action]) -> str:
+    def show(self, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the numbered list."""
         return "\n".join(f"{i} {action.short()}" for i, action in enumerate(choices, start=1))
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from selfdistill_cli.core.errors import DataError
+from selfdistill_cli.core.texts import decoded
 from selfdistill_cli.envs.agents.actions import Tool
 from selfdistill_cli.envs.files import file_or_error
 from selfdistill_cli.envs.tools.toolbox import DONE
@@ -24,8 +25,10 @@ def read_tools(path: str) -> list[Tool]:
     """
     place = file_or_error(path, "env.tools", f"a JSON file: a list of {FORM}")
     try:
-        value = json.loads(place.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError, OSError) as error:
+        value = json.loads(decoded(place.read_bytes(), f"env.tools={path}", path))
+    except OSError as error:
+        raise DataError(f"env.tools={path}: cannot be read: {error}") from None
+    except (json.JSONDecodeError, RecursionError) as error:
         raise DataError(
             f"env.tools={path}: not JSON ({error}); expected a list of {FORM}"
         ) from None
