@@ -106,6 +106,7 @@ TEXTWORLD = Package(
     ),
     otherwise="env.source=builtin",
 )
+VERIFIERS = Package(module="verifiers", install='pip install "verifiers>=0.2.1,<0.3"')
 
 
 @contextlib.contextmanager

@@ -43,13 +43,13 @@ class ActionFormat(Protocol):
         ...
 
 
-def _thought(text: str) -> tuple[str, str]:
+def without_thought(text: str) -> tuple[str, str]:
     """Return what stands between think tags, and the text without it."""
     found = THINK.search(text)
     return ("", text) if found is None else (found.group(1).strip(), THINK.sub("", text))
 
 
-def _between(text: str, tag: str) -> list[tuple[int, str]]:
+def between(text: str, tag: str) -> list[tuple[int, str]]:
     """Return where each `<tag>` stands and what stands between it and its end; linear time."""
     opening, closing = f"<{tag}>", f"</{tag}>"
     found: list[tuple[int, str]] = []
@@ -99,8 +99,8 @@ class Tags:
 
     def parse(self, text: str, tools: Sequence[Tool], choices: Sequence[Action]) -> Action:
         """Return the last tagged action; raises Malformed."""
-        thought, rest = _thought(text)
-        found = _between(rest, "action")
+        thought, rest = without_thought(text)
+        found = between(rest, "action")
         if not found:
             raise Malformed("no <action>...</action> in the reply")
         inner = found[-1][1].strip()
@@ -128,7 +128,7 @@ class Json:
 
     def parse(self, text: str, tools: Sequence[Tool], choices: Sequence[Action]) -> Action:
         """Return the call that the reply ends with; raises Malformed."""
-        thought, rest = _thought(text)
+        thought, rest = without_thought(text)
         fenced = FENCED.findall(rest)
         body = fenced[-1] if fenced else rest[max(0, rest.find("{")) :]
         if "{" not in body:
@@ -167,8 +167,8 @@ class Native:
 
     def parse(self, text: str, tools: Sequence[Tool], choices: Sequence[Action]) -> Action:
         """Return the first call; raises Malformed."""
-        thought, rest = _thought(text)
-        found = _between(rest, "tool_call")
+        thought, rest = without_thought(text)
+        found = between(rest, "tool_call")
         if not found:
             raise Malformed("no <tool_call>...</tool_call> in the reply")
         start, call = found[0]
@@ -195,7 +195,7 @@ class Choices:
 
     def parse(self, text: str, tools: Sequence[Tool], choices: Sequence[Action]) -> Action:
         """Return the chosen action; raises Malformed."""
-        thought, rest = _thought(text)
+        thought, rest = without_thought(text)
         found = NUMBER.match(rest)
         if found is None:
             raise Malformed(f"expected a number from 1 to {len(choices)}")
