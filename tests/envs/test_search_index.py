@@ -86,7 +86,7 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, caplog):
     with pytest.raises(RunError, match="could not be written"):
         open_retriever("fts5", PAGES, str(blocked))
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
-    assert cache_folder() == Path(blocked) / "selfdistill/search"
+    assert cache_folder("search") == Path(blocked) / "selfdistill/search"
     with caplog.at_level(logging.WARNING):
         assert open_retriever("fts5", PAGES, None).search("abuja", 1) == [2]
     assert "stays in memory" in caplog.text

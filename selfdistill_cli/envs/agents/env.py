@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.core.hints import Hint, HintKind, text_hint
 from selfdistill_cli.core.protocols import StepResult
 from selfdistill_cli.core.seeds import seed_for
@@ -102,6 +103,11 @@ class AgentEnv:
     def _told(self, task: Task) -> Task:
         """Return the task with its tools explained and its first observation."""
         world = self._domain.world(task, 0)
+        if self._settings.format == "choices" and not world.choices():
+            raise ConfigError(
+                f"env.format: got 'choices', but task {task.id} lists no actions to choose from; "
+                "use env.format=tags, json or native"
+            )
         messages = self._instructed(task.messages, world)
         last = messages[-1]
         content = below(f"{last['content']}\n{world.begin()}".rstrip("\n"), world, self._settings)

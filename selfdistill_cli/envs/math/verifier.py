@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from selfdistill_cli.core.errors import RunError
-from selfdistill_cli.envs.math.answers import MAX_ANSWER, same
+from selfdistill_cli.envs.math.answers import MAX_ANSWER, is_calculation, number, same
 from selfdistill_cli.envs.packages import MATH_VERIFY
 
 Verdict = Literal["right", "wrong", "too_long", "refused", "timeout", "error"]
@@ -61,6 +61,8 @@ class MathVerify:
         known = same(expected, given)
         if known is not None:
             return "right" if known else "wrong"
+        if number(expected) is not None and is_calculation(given):
+            return "wrong"
         if not (is_bounded(given) and is_bounded(expected)):
             return "refused"
         with self._lock:
