@@ -48,6 +48,7 @@ def dry_run(arguments: TrainArguments) -> int:
     """Print the resolved configuration and where each value came from; touch nothing."""
     from selfdistill_cli.config import rules
     from selfdistill_cli.config.compose import compose
+    from selfdistill_cli.config.data_rules import problems_with_files
     from selfdistill_cli.config.provenance import render
 
     if arguments.multirun:
@@ -56,7 +57,7 @@ def dry_run(arguments: TrainArguments) -> int:
     run = composed.settings.run
     directory = Path(run.root) / str(run.name)
     state = "exists: would be continued" if (directory / "config.yaml").is_file() else "new"
-    found = rules.violations(composed.settings)
+    found = rules.violations(composed.settings) or problems_with_files(composed.settings)
     print(f"# run        {run.name}")
     print(f"# directory  {directory} ({state})")
     print(f"# rules      {len(found)} violated" if found else "# rules      all hold")

@@ -77,17 +77,22 @@ def best_metric(settings: TrainSettings) -> Iterator[str]:
 
 def splits_exist(settings: TrainSettings) -> Iterator[str]:
     """A split must be one that the environment's class declares, if it declares any."""
-    known = _declared(settings.env, "splits")
+    known = declared(settings.env, "splits")
     if not isinstance(known, tuple | list | frozenset | set):
         return
+    for key, split in splits_asked(settings).items():
+        if split is not None and split not in known:
+            near = did_you_mean(split, known)
+            yield f"{key}: got '{split}', expected one of {', '.join(sorted(known))}{near}"
+
+
+def splits_asked(settings: TrainSettings) -> dict[str, str | None]:
+    """Return which key asks for which split."""
     source: Any = settings.method.source  # pyright: ignore
     asked = {"eval.panel": settings.eval.panel if settings.eval.every else None}
     for name in ("split", "demonstrations"):
         asked[f"method.source.{name}"] = getattr(source, name, None)
-    for key, split in asked.items():
-        if split is not None and split not in known:
-            near = did_you_mean(split, known)
-            yield f"{key}: got '{split}', expected one of {', '.join(sorted(known))}{near}"
+    return asked
 
 
 def paths_exist(settings: TrainSettings) -> Iterator[str]:
@@ -113,12 +118,9 @@ def paths_exist(settings: TrainSettings) -> Iterator[str]:
 
 def _reward_paths(reward: Any) -> Iterator[str]:
     for name, component in getattr(reward, "components", {}).items():
-        path = getattr(component, "path", None)
-        if path is not None and not Path(path).exists():
-            yield (
-                f"reward.components.{name}.path: got '{path}', nothing is there; expected the file "
-                "of scores or the folder of a model (docs/rewards.md)"
-            )
+        problem = getattr(component, "problem_with_path", None)
+        if problem is not None:
+            yield f"reward.components.{name}.path: {problem} (docs/rewards.md)"
 
 
 def hints_exist(settings: TrainSettings) -> Iterator[str]:
@@ -153,8 +155,8 @@ def key_tokens_exist(settings: TrainSettings) -> Iterator[str]:
     """Only an environment that knows its programs can say which tokens are key."""
     credit: Any = settings.method.credit  # pyright: ignore
     asked = getattr(credit, "targets", None) == "key_tokens"
-    known = _declared(settings.env, "hints") is not None  # else only its objects know
-    if asked and known and _declared(settings.env, "key_spans") is None:
+    known = declared(settings.env, "hints") is not None  # else only its objects know
+    if asked and known and declared(settings.env, "key_spans") is None:
         yield (
             "method.credit.targets: got 'key_tokens', but the environment names none; use "
             "env=code, or method.credit.targets=return_to_go"
@@ -163,7 +165,7 @@ def key_tokens_exist(settings: TrainSettings) -> Iterator[str]:
 
 def _hints_of(env: Settings) -> frozenset[str] | None:
     """What it gives with these settings: nothing to prune without skills in the prompt."""
-    hints = _declared(env, "hints")
+    hints = declared(env, "hints")
     if not isinstance(hints, set | frozenset):
         return None
     return frozenset(hints) - ({"pruned"} if _unskilled(env) else set[str]())
@@ -177,7 +179,7 @@ def _unskilled(env: Settings) -> bool:
     return getattr(env, "prompt_skills", "") is None
 
 
-def _declared(env: Settings, name: str) -> Any:
+def declared(env: Settings, name: str) -> Any:
     """What the environment's class declares under a name; None if only its objects know."""
     module, _, class_name = env.implementation.partition(":")
     try:

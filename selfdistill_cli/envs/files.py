@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -28,6 +29,12 @@ def file_or_error(path: str, key: str, expected: str, names: Iterable[str] = ())
     if problem is not None:
         raise DataError(f"{key}={path}: {problem}")
     return Path(path)
+
+
+def cache_folder(name: str) -> Path:
+    """Return the user's cache folder for one kind of files, as the XDG specification places it."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "selfdistill" / name
 
 
 def _files_beside(place: Path) -> list[str]:

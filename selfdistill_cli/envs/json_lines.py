@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from selfdistill_cli.core.errors import DataError, did_you_mean
-from selfdistill_cli.core.texts import SURROGATE
+from selfdistill_cli.core.texts import SURROGATE, decoded
 from selfdistill_cli.envs.files import file_or_error, problem_with_file
 
 
@@ -131,14 +131,13 @@ def raw_lines(path: str, kind: FileKind) -> Iterator[tuple[int, str]]:
     file_or_error(path, kind.key, kind.file, kind.names)
     opener = gzip.open if path.endswith(".gz") else open
     try:
-        with opener(path, "rt", encoding="utf-8-sig") as file:
-            for number, text in enumerate(file, start=1):
+        with opener(path, "rb") as file:
+            for number, raw in enumerate(file, start=1):
+                text = decoded(raw, f"{where}, line {number}", path)
                 if text.strip():
                     yield number, text
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{where}: cannot be read: {error}; is the file whole?") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{where}: cannot be read as UTF-8 text: {error}") from None
 
 
 def lines_of(path: str, kind: FileKind) -> Iterator[Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from selfdistill_cli.core.errors import DataError
+from selfdistill_cli.core.errors import UserError
 from selfdistill_cli.core.settings import Settings, in_range
 from selfdistill_cli.envs.splitting import check_shares
 from selfdistill_cli.sandbox.settings import SandboxSettings
@@ -45,5 +45,5 @@ class CodeEnvSettings(Settings):
             return None
         try:
             return TASKS.problem(find(self.data))
-        except DataError as error:
+        except UserError as error:
             return str(error)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from selfdistill_cli.core.errors import DataError, did_you_mean
+from selfdistill_cli.core.texts import decoded
 from selfdistill_cli.core.types import Trajectory
 from selfdistill_cli.rewards.errors import Refused, read_number
 from selfdistill_cli.rewards.outcomes import MASKED, answer_of, each, program_of
@@ -49,11 +50,10 @@ def digest(text: str) -> str:
 def read_scores(path: Path) -> dict[tuple[str, str], float]:
     """Scores by task and digest; raises DataError."""
     try:
-        # "\n" alone ends a line: other separators may stand in a text as they are.
-        with path.open(encoding="utf-8-sig", newline="\n") as file:
-            lines = list(file)
-    except (OSError, UnicodeError) as error:
-        raise DataError(f"{path}: cannot be read as text: {error}") from error
+        with path.open("rb") as file:  # "\n" alone ends a line: others may stand in a text
+            lines = [decoded(raw, f"{path}:{n}", str(path)) for n, raw in enumerate(file, 1)]
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
     scores: dict[tuple[str, str], float] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from selfdistill_cli.core.errors import FieldError
@@ -32,6 +33,14 @@ class OutcomeSettings(Settings):
 
     weights: dict[str, float]
     """Weight of each number of the outcome in the total."""
+
+
+def _unless(there: bool, path: str, expected: str) -> str | None:
+    """Return what stands at a path instead of what is expected there; None if it is there."""
+    found = "nothing is there"
+    if Path(path).exists():
+        found = "that is a folder" if Path(path).is_dir() else "that is a file"
+    return None if there else f"got '{path}', {found}; expected {expected}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +205,11 @@ class LearnedComponent(ComponentSettings):
     device: Literal["auto", "cpu", "cuda"]
     """`auto` takes a GPU if torch sees one."""
 
+    @property
+    def problem_with_path(self) -> str | None:
+        """Why `path` is no folder of a model, found without reading it; None if it is."""
+        return _unless(Path(self.path).is_dir(), self.path, "the folder of a model")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         in_range(self, 0, 10**6, "label")
@@ -212,3 +226,8 @@ class RecordedComponent(ComponentSettings):
     """JSON lines: task, score, and text, program or sha256 (docs/rewards.md)."""
     unrated: float | None
     """Value of an answer that the file does not have; null = no value."""
+
+    @property
+    def problem_with_path(self) -> str | None:
+        """Why `path` is no file that could be read, found without reading it; None if it is."""
+        return _unless(Path(self.path).is_file(), self.path, "the file of scores")

@@ -18,14 +18,17 @@ from selfdistill_cli.testing import check_env
 ADD = Action(name="add", arguments={"number": 2})
 STOP = Action(name="stop")
 TWO = Action(name="move", arguments={"from": "a b", "to": "c"}, thought="why not")
+LATER = Action(name="list", arguments={"sort": "size"})
+FLAG = Action(name="list", arguments={"all": True})
 BOTH = tool("move", "Moves.", **{"from": "string", "to": "string"})
+LIST = tool("list", "Lists.", required=False, folder="string", sort="string", all="boolean")
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("action", [ADD, STOP, TWO])
+@pytest.mark.parametrize("action", [ADD, STOP, TWO, LATER, FLAG])
 def test_what_an_expert_writes_is_read_back(name, action):
-    tools, choices = [*TOOLS, BOTH], [STOP, TWO, ADD]
-    text = FORMATS[name].render(action, choices)
+    tools, choices = [*TOOLS, BOTH, LIST], [STOP, TWO, ADD, LATER, FLAG]
+    text = FORMATS[name].render(action, choices, tools)
     found = FORMATS[name].parse(text, tools, choices)
     assert (found.name, dict(found.arguments)) == (action.name, dict(action.arguments))
     assert found.thought == action.thought

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import random
 from typing import Any
 
-import numpy as np
 import pytest
+from guessing import Guessing
 
 from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.envs.gymnasium.env import GymnasiumEnv
-from selfdistill_cli.envs.gymnasium.packages import load, own_random, seeded
 from selfdistill_cli.envs.gymnasium.settings import GymnasiumSettings
 from selfdistill_cli.testing import check_env
 
@@ -87,26 +85,6 @@ def test_episodes_side_by_side_do_not_share_their_dice():
     assert [result.observation for result in together[1]] == [alone, alone]
 
 
-def test_code_with_own_dice_leaves_those_of_others_alone():
-    random.seed(1)
-    np.random.seed(1)
-    expected = (random.random(), np.random.random())
-    random.seed(1)
-    np.random.seed(1)
-    state = seeded(5)
-    with own_random(state):
-        drawn = (random.random(), np.random.random())
-    assert (random.random(), np.random.random()) == expected
-    again = seeded(5)
-    with own_random(again):
-        assert (random.random(), np.random.random()) == drawn
-
-
-def test_a_package_that_is_missing_is_named_with_its_command():
-    with pytest.raises(ConfigError, match=r"env\.source=x: cannot import no_such.*pip install y"):
-        load("no_such", "env.source=x", "pip install y")
-
-
 def test_ids_that_gymnasium_knows():
     if importlib.util.find_spec("gymnasium") is None:
         pytest.skip("needs gymnasium: pip install gymnasium")
@@ -130,3 +108,52 @@ def test_ids_that_gymnasium_knows():
     assert play(env, env.tasks("train")[0], "hello").outcome["success"] == 1.0
     with pytest.raises(ConfigError, match="expected module:factory or a known id"):
         gym_env(id="Guesing-v0").tasks("train")
+
+
+class Strange(Guessing):
+    """Returns what no environment should."""
+
+    def __init__(self, said):
+        super().__init__()
+        self.found = said
+
+    def step(self, action):
+        return self.found
+
+
+STRANGE = {
+    "one value": (5, "step returned 5, expected five values"),
+    "no text": ((None, 0.0, False, False, {}), "the observation is NoneType, expected text"),
+    "nan": (("x", float("nan"), False, False, {}), "the reward is nan, expected a finite number"),
+    "no reward": (("x", None, False, False, {}), "the reward is None, expected a finite"),
+    "success": (("x", 0, True, False, {"success": float("nan")}), r"info\['success'\] is nan"),
+    "progress": (("x", 0, False, False, {"progress": "half"}), r"info\['progress'\] is 'half'"),
+    "info": (("x", 0, False, False, [1]), "info is list, expected a mapping"),
+}
+
+
+@pytest.mark.parametrize("case", STRANGE)
+def test_what_no_environment_should_return_is_told(case, monkeypatch):
+    returned, said = STRANGE[case]
+    monkeypatch.setattr("guessing.make", lambda: Strange(returned))
+    env = gym_env()
+    with pytest.raises(ConfigError, match=rf"env\.id=guessing:make: {said}"):
+        play(env, env.tasks("train")[0], 1)
+
+
+def test_an_outcome_holds_no_half_characters(monkeypatch):
+    returned = ("\ud800\x1b[2J", 0.0, False, False, {"valid_actions": None})
+    monkeypatch.setattr("guessing.make", lambda: Strange(returned))
+    env = gym_env()
+    outcome = play(env, env.tasks("train")[0], 1).outcome
+    assert outcome["said"].encode().decode() == "\ufffd\ufffd[2J"
+
+
+def test_choices_that_nobody_lists_are_told(monkeypatch):
+    class Silent(Guessing):
+        def reset(self, seed=None):
+            return super().reset(seed)[0], {}
+
+    monkeypatch.setattr("guessing.make", Silent)
+    with pytest.raises(ConfigError, match=r"env\.format: got 'choices', but task .*lists no act"):
+        gym_env(format="choices").tasks("train")

@@ -40,7 +40,7 @@ BROKEN = {
     "no object": (b"3", 'line 1: found a JSON int; expected an object with "name"'),
     "too deep": (b"[" * 100_000, "line 1: not JSON"),
     "nothing": (b"\n \n", "found no thing; expected one JSON object per line"),
-    "no UTF-8": (b'{"a": "\xff"}', "cannot be read as UTF-8"),
+    "no UTF-8": (b'{}\n{"a": "\xff"}', "line 2: byte 0xff at place 8 is not UTF-8.*iconv"),
 }
 
 

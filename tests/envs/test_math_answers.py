@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selfdistill_cli.envs.math.answers import Found, boxed, find_answer, number, render, same
+from selfdistill_cli.envs.math.answers import (
+    Found,
+    boxed,
+    find_answer,
+    is_calculation,
+    number,
+    render,
+    same,
+)
 
 FORMATS = ("hash", "boxed", "tag", "number", "any")
 READ = [
@@ -95,3 +103,29 @@ def test_long_texts_are_read_in_little_time():
             number(found.answer or text)
     assert boxed("{" * 300_000) is None
     assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["83*8", "663+1", "665-1", "665 - 1", "\\sqrt{440896}", "\\frac{1328}{2}+0", "41 = 664", "664!",
+     "664 \\approx 41", "\\max(1,664)", "|-664|", "--664", "664^1", "1328/2 cm", "660\\pm 4",
+     "83\\times8", "x = 41 = 664"],
+)  # fmt: skip
+def test_a_calculation_is_no_answer(text):
+    assert is_calculation(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["664", "-664", "+664 cm", "x=664", "664 km/h", "664^\\circ", "664^{\\circ}", "\\frac12",
+     "\\dfrac{1}{2}\\text{ cm}", "6.64 \\times 10^2", "6.64\\cdot10^{-2}",
+     "\\$664", "664\\%", "\\{664\\}"],
+)  # fmt: skip
+def test_units_names_fractions_and_powers_of_ten_are_answers(text):
+    assert not is_calculation(text)
+
+
+def test_a_division_that_is_not_done_is_no_answer():
+    assert same("42", "84/2") is False
+    assert same("42", "\\frac{84}{2}") is False
+    assert same("0.5", "1/2") is same("1/2", "0.5") is same("84/2", "84/2") is True

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from math_envs import math_env
 
-from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.envs.math import verifier
 from selfdistill_cli.envs.math.verifier import Exact, MathVerify, is_bounded
 
@@ -37,6 +36,7 @@ EQUAL = [
 DIFFERENT = [
     ("9", "9^{9}"), ("12", "12, 13"), ("12", "12 or 13"), ("\\sqrt{2}", "1.4"), ("12", "x"),
     ("\\frac{1}{2}", "\\frac{1}{3}"), ("4", "4} or \\boxed{5"), ("5", "\\boxed{4} 5"),
+    ("664", "83*8"), ("42", "6\\times 7"), ("42", "41 = 42"), ("42", "\\sqrt{1764}"),
 ]  # fmt: skip
 
 
@@ -113,18 +113,13 @@ def test_a_closed_verifier_leaves_no_process_behind():
 @needs_package
 def test_a_timeout_is_wrong_and_counted_and_told_once(monkeypatch, caplog):
     monkeypatch.setattr(verifier, "is_bounded", lambda text: True)
+    monkeypatch.setattr(verifier, "is_calculation", lambda text: False)
     env = math_env(verifier="math_verify", time_limit_s=0.3)
     task = env.tasks("train")[0]
     outcomes = [env.grade(task, "#### \\binom{99999999}{49999999}") for _ in range(2)]
     env.close()
     assert all(o["verifier_timeouts"] == 1.0 and o["success"] == 0.0 for o in outcomes)
     assert caplog.text.count("env.time_limit_s") == 1
-
-
-def test_without_the_package_the_remedy_is_told(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"math-verify\[antlr4_9_3\].*env\.verifier=exact"):
-        MathVerify(1.0)
 
 
 def test_exact_needs_equal_text_or_numbers():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_envs import search
 
-from selfdistill_cli.core.errors import ConfigError, RunError
+from selfdistill_cli.core.errors import RunError
 from selfdistill_cli.envs.search.index import FtsIndex, cache_folder, open_retriever
 from selfdistill_cli.envs.search.lexicon import Lexicon, phrases
 from selfdistill_cli.envs.search.library import Library
@@ -87,7 +86,7 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, caplog):
     with pytest.raises(RunError, match="could not be written"):
         open_retriever("fts5", PAGES, str(blocked))
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
-    assert cache_folder() == Path(blocked) / "selfdistill/search"
+    assert cache_folder("search") == Path(blocked) / "selfdistill/search"
     with caplog.at_level(logging.WARNING):
         assert open_retriever("fts5", PAGES, None).search("abuja", 1) == [2]
     assert "stays in memory" in caplog.text
@@ -116,12 +115,6 @@ INDEX = FtsIndex(PAGES, None)
 @given(st.text(max_size=200) | st.sampled_from(['"', '"" OR', "NEAR(", "title:", "* ^ -", "\x00"]))
 def test_any_text_is_a_query(text):
     assert all(0 <= number < len(PAGES) for number in INDEX.search(text, 3))
-
-
-@pytest.mark.skipif(importlib.util.find_spec("bm25s") is not None, reason="bm25s is installed")
-def test_a_missing_package_is_told_with_the_remedy():
-    with pytest.raises(ConfigError, match=r"got bm25s, which is not installed.*pip install bm25s"):
-        search(retriever="bm25s").tasks("test")
 
 
 def test_bm25s_ranks_like_fts5():

@@ -134,6 +134,12 @@ def test_shipped_questions_are_what_the_facts_give():
         ("...", "x", False),
         ("Montevideo city", "Montevideo", False),
         ("The", "the", True),
+        ("5", "-5", False),
+        ("3-5", "3.5", False),
+        ("3.5 5", "3.5", False),
+        ("\N{MINUS SIGN}5", "-5", True),
+        ("-3.5 m.", "-3.5 m", True),
+        ("Ru\u0430nda", "Ruanda", False),
     ],
 )
 def test_answers_are_compared_after_normalisation(given, accepted, right):

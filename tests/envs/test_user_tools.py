@@ -277,12 +277,9 @@ def test_a_panel_s_form_is_read(tmp_path):
     assert success((expert.name, expert.arguments)) == 1.0
 
 
-def test_another_form_and_a_missing_package_are_told(tmp_path, monkeypatch):
+def test_another_form_is_told(tmp_path):
     with pytest.raises(DataError, match=r"line 1: not in the form of version"):
         panel(tmp_path, {"id": "simple_python_7", "question": "?"}, ANSWER)
-    monkeypatch.setattr(bfcl.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install --no-deps bfcl_eval"):
-        tools_env(**WRITING, data="bfcl:simple").tasks("test")
 
 
 def test_the_real_panels_are_solved_by_their_own_answers():

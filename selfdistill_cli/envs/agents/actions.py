@@ -91,6 +91,19 @@ def from_words(text: str, tools: Sequence[Tool]) -> Action:
     return Action(name=found.name, arguments={parameter: _typed(rest, properties[parameter])})
 
 
+def in_words(action: Action, tools: Sequence[Tool]) -> str:
+    """Return `open 2`, or the call as JSON where those words would be read as another call.
+
+    They would be where the value is not that of the first parameter, or is no text of its type.
+    """
+    text = action.short()
+    try:
+        same = text.startswith("{") or from_words(text, tools).call() == action.call()
+    except Malformed:
+        same = False
+    return text if same else json.dumps(action.call(), ensure_ascii=False)
+
+
 def _typed(text: str, schema: Mapping[str, Any]) -> Any:
     """Read a word as the type that the schema names, or leave it a text for `check` to refuse."""
     kind = schema.get("type")

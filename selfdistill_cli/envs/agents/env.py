@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.core.hints import Hint, HintKind, text_hint
 from selfdistill_cli.core.protocols import StepResult
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.texts import readable
 from selfdistill_cli.core.types import Message, Score, Task, Trajectory
-from selfdistill_cli.envs.agents.actions import Malformed, check
+from selfdistill_cli.envs.agents.actions import Action, Malformed, check, in_words
 from selfdistill_cli.envs.agents.formats import FORMATS, ActionFormat
 from selfdistill_cli.envs.agents.settings import AgentSettings
 from selfdistill_cli.envs.agents.world import Domain, Reply, World
+from selfdistill_cli.envs.attempts import Attempts
 
 
 def shortened(text: str, limit: int) -> str:
@@ -42,7 +44,7 @@ class AgentEpisode:
             found = self._format.parse(action, self._world.tools(), self._world.choices())
             check(found, self._world.tools())
             reply = self._world.act(found)
-            self._actions.append(found.short())
+            self._actions.append(self._short(found))
         except Malformed as error:
             self._invalid += 1
             self._actions.append(f"(invalid) {shortened(readable(action), 60)}")
@@ -50,6 +52,11 @@ class AgentEpisode:
         done = reply.done or self._steps >= self._settings.max_steps
         observation = () if done else (Message(role="user", content=self._seen(reply.text)),)
         return StepResult(observation=observation, done=done, outcome=self._outcome())
+
+    def _short(self, action: Action) -> str:
+        """Return what is remembered of an action; one that was chosen by number is never read."""
+        chosen = self._settings.format == "choices"
+        return action.short() if chosen else in_words(action, self._world.tools())
 
     def _seen(self, text: str) -> str:
         text = shortened(readable(text), self._settings.max_observation)
@@ -70,7 +77,7 @@ def below(text: str, world: World, settings: AgentSettings) -> str:
     """Return the text with the admissible actions below it, where they are shown."""
     if not settings.show_choices:
         return text
-    shown = FORMATS[settings.format].show(world.choices())
+    shown = FORMATS[settings.format].show(world.choices(), world.tools())
     return f"{text}\n{shown}".strip("\n") if shown else text
 
 
@@ -96,6 +103,11 @@ class AgentEnv:
     def _told(self, task: Task) -> Task:
         """Return the task with its tools explained and its first observation."""
         world = self._domain.world(task, 0)
+        if self._settings.format == "choices" and not world.choices():
+            raise ConfigError(
+                f"env.format: got 'choices', but task {task.id} lists no actions to choose from; "
+                "use env.format=tags, json or native"
+            )
         messages = self._instructed(task.messages, world)
         last = messages[-1]
         content = below(f"{last['content']}\n{world.begin()}".rstrip("\n"), world, self._settings)
@@ -120,7 +132,7 @@ class AgentEnv:
             action = world.expert()
             if action is None:
                 return None
-            texts.append(self._format.render(action, world.choices()))
+            texts.append(self._format.render(action, world.choices(), world.tools()))
             if world.act(action).done:
                 return texts if world.facts()["success"] >= 1.0 else None
         return None
@@ -144,64 +156,27 @@ class AgentEnv:
         if kind == "pruned":
             messages = self._domain.without_skills(task)
             return None if messages is None else Hint(kind=kind, text="", messages=messages)
-        attempts = _Attempts(siblings, scores, index, seed_for(seed, kind, task.id))
+        key = seed_for(seed, kind, task.id)
+        attempts = Attempts(siblings, scores, index, key, graded_by="actions")
         text = {
-            "sibling": attempts.solved,
-            "own_wrong_answer": attempts.own_failed,
-            "feedback": lambda: self._feedback(task, attempts),
-            "meta_skill": attempts.contrast,
+            "sibling": lambda: _told(attempts.solved()),
+            "own_wrong_answer": lambda: _told(attempts.own_failed()),
+            "feedback": lambda: self._feedback(task, attempts.own_failed()),
+            "meta_skill": lambda: _contrast(attempts.pair()),
         }.get(kind, lambda: self._domain.hint(kind, task, seed))()
         return text_hint(kind, text)
 
-    def _feedback(self, task: Task, attempts: _Attempts) -> str | None:
-        own = attempts.own_failed()
-        said = self._domain.feedback(task, attempts.own_outcome()) if own else None
-        return f"{own}\n{said}" if said else None
+    def _feedback(self, task: Task, own: Mapping[str, Any] | None) -> str | None:
+        said = None if own is None else self._domain.feedback(task, own)
+        return f"{_told(own)}\n{said}" if said else None
 
     def close(self) -> None:
         """Nothing to close."""
 
 
-class _Attempts:
-    """What the attempts of a group did, as texts."""
+def _told(outcome: Mapping[str, Any] | None) -> str | None:
+    return None if outcome is None else "; ".join(outcome["actions"])
 
-    def __init__(
-        self,
-        siblings: Sequence[Trajectory],
-        scores: Sequence[Score],
-        index: int | None,
-        seed: int,
-    ) -> None:
-        known = [i for i, sibling in enumerate(siblings) if sibling.outcome.get("actions")]
-        self._siblings, self._index, self._seed = siblings, index, seed
-        self._good = [i for i in known if scores[i].success >= 1.0]
-        self._bad = [i for i in known if scores[i].success < 1.0]
 
-    def own_outcome(self) -> Mapping[str, Any]:
-        """Return the outcome of the attempt in question."""
-        assert self._index is not None
-        return self._siblings[self._index].outcome
-
-    def own_failed(self) -> str | None:
-        """Return what the attempt did, None unless it failed."""
-        return self._told(self._index) if self._index in self._bad else None
-
-    def solved(self) -> str | None:
-        """Return what another, solved attempt did."""
-        return self._told(self._chosen([i for i in self._good if i != self._index]))
-
-    def contrast(self) -> str | None:
-        """Return a solved attempt and a failed one."""
-        good = self._chosen([i for i in self._good if i != self._index] or self._good)
-        bad = self._chosen([self._index] if self._index in self._bad else self._bad)
-        if good is None or bad is None:
-            return None
-        return f"worked: {self._told(good)}\nfailed: {self._told(bad)}"
-
-    def _chosen(self, places: Sequence[int | None]) -> int | None:
-        return places[self._seed % len(places)] if places else None
-
-    def _told(self, place: int | None) -> str | None:
-        if place is None:
-            return None
-        return "; ".join(self._siblings[place].outcome["actions"])
+def _contrast(pair: tuple[Mapping[str, Any], Mapping[str, Any]] | None) -> str | None:
+    return None if pair is None else f"worked: {_told(pair[0])}\nfailed: {_told(pair[1])}"

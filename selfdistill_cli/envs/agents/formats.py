@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
-from selfdistill_cli.envs.agents.actions import Action, Malformed, Tool, from_call, from_words
+from selfdistill_cli.envs.agents.actions import (
+    Action,
+    Malformed,
+    Tool,
+    from_call,
+    from_words,
+    in_words,
+)
 
 FormatName = Literal["tags", "json", "native", "choices"]
 THINK = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
@@ -27,22 +34,22 @@ class ActionFormat(Protocol):
         """Return the action of a turn's text; raises Malformed."""
         ...
 
-    def render(self, action: Action, choices: Sequence[Action]) -> str:
+    def render(self, action: Action, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the text of an action, as an expert writes it."""
         ...
 
-    def show(self, choices: Sequence[Action]) -> str:
+    def show(self, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """What an observation says about the admissible actions; empty for nothing."""
         ...
 
 
-def _thought(text: str) -> tuple[str, str]:
+def without_thought(text: str) -> tuple[str, str]:
     """Return what stands between think tags, and the text without it."""
     found = THINK.search(text)
     return ("", text) if found is None else (found.group(1).strip(), THINK.sub("", text))
 
 
-def _between(text: str, tag: str) -> list[tuple[int, str]]:
+def between(text: str, tag: str) -> list[tuple[int, str]]:
     """Return where each `<tag>` stands and what stands between it and its end; linear time."""
     opening, closing = f"<{tag}>", f"</{tag}>"
     found: list[tuple[int, str]] = []
@@ -92,22 +99,22 @@ class Tags:
 
     def parse(self, text: str, tools: Sequence[Tool], choices: Sequence[Action]) -> Action:
         """Return the last tagged action; raises Malformed."""
-        thought, rest = _thought(text)
-        found = _between(rest, "action")
+        thought, rest = without_thought(text)
+        found = between(rest, "action")
         if not found:
             raise Malformed("no <action>...</action> in the reply")
         inner = found[-1][1].strip()
         action = from_call(_json(inner)) if inner.startswith("{") else from_words(inner, tools)
         return replace(action, thought=thought)
 
-    def render(self, action: Action, choices: Sequence[Action]) -> str:
+    def render(self, action: Action, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the action between tags, with its thought if there is one."""
         thought = f"<think>{action.thought}</think>" if action.thought else ""
-        return f"{thought}<action>{action.short()}</action>"
+        return f"{thought}<action>{in_words(action, tools)}</action>"
 
-    def show(self, choices: Sequence[Action]) -> str:
+    def show(self, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the admissible actions as they are written."""
-        return "\n".join(action.short() for action in choices)
+        return "\n".join(in_words(action, tools) for action in choices)
 
 
 class Json:
@@ -121,7 +128,7 @@ class Json:
 
     def parse(self, text: str, tools: Sequence[Tool], choices: Sequence[Action]) -> Action:
         """Return the call that the reply ends with; raises Malformed."""
-        thought, rest = _thought(text)
+        thought, rest = without_thought(text)
         fenced = FENCED.findall(rest)
         body = fenced[-1] if fenced else rest[max(0, rest.find("{")) :]
         if "{" not in body:
@@ -130,12 +137,12 @@ class Json:
             thought = rest[: rest.find("{")].strip()
         return replace(from_call(_json(body.strip())), thought=thought)
 
-    def render(self, action: Action, choices: Sequence[Action]) -> str:
+    def render(self, action: Action, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the call as JSON, after its thought if there is one."""
         call = json.dumps(action.call(), ensure_ascii=False)
         return f"<think>{action.thought}</think>{call}" if action.thought else call
 
-    def show(self, choices: Sequence[Action]) -> str:
+    def show(self, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the admissible calls, one a line."""
         return "\n".join(json.dumps(action.call(), ensure_ascii=False) for action in choices)
 
@@ -160,23 +167,23 @@ class Native:
 
     def parse(self, text: str, tools: Sequence[Tool], choices: Sequence[Action]) -> Action:
         """Return the first call; raises Malformed."""
-        thought, rest = _thought(text)
-        found = _between(rest, "tool_call")
+        thought, rest = without_thought(text)
+        found = between(rest, "tool_call")
         if not found:
             raise Malformed("no <tool_call>...</tool_call> in the reply")
         start, call = found[0]
         thought = thought or rest[:start].strip()
         return replace(from_call(_json(call.strip())), thought=thought)
 
-    def render(self, action: Action, choices: Sequence[Action]) -> str:
+    def render(self, action: Action, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the call between its tags, after its thought if there is one."""
         call = json.dumps(action.call(), ensure_ascii=False)
         thought = f"<think>{action.thought}</think>\n" if action.thought else ""
         return f"{thought}<tool_call>\n{call}\n</tool_call>"
 
-    def show(self, choices: Sequence[Action]) -> str:
+    def show(self, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the admissible calls, one a line."""
-        return Json().show(choices)
+        return Json().show(choices, tools)
 
 
 class Choices:
@@ -188,7 +195,7 @@ class Choices:
 
     def parse(self, text: str, tools: Sequence[Tool], choices: Sequence[Action]) -> Action:
         """Return the chosen action; raises Malformed."""
-        thought, rest = _thought(text)
+        thought, rest = without_thought(text)
         found = NUMBER.match(rest)
         if found is None:
             raise Malformed(f"expected a number from 1 to {len(choices)}")
@@ -197,13 +204,13 @@ class Choices:
             raise Malformed(f"there is no action {number}; expected 1 to {len(choices)}")
         return replace(choices[number - 1], thought=thought)
 
-    def render(self, action: Action, choices: Sequence[Action]) -> str:
+    def render(self, action: Action, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the number of the action, after its thought if there is one."""
         calls = [choice.call() for choice in choices]
         number = str(calls.index(action.call()) + 1)
         return f"<think>{action.thought}</think>{number}" if action.thought else number
 
-    def show(self, choices: Sequence[Action]) -> str:
+    def show(self, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the numbered list."""
         return "\n".join(f"{i} {action.short()}" for i, action in enumerate(choices, start=1))
 

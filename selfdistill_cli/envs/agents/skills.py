@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from selfdistill_cli.core.errors import DataError, did_you_mean
-from selfdistill_cli.core.texts import readable
+from selfdistill_cli.core.texts import decoded, readable
 from selfdistill_cli.core.types import Message
 
 BUILTIN = "builtin"
@@ -82,12 +82,12 @@ def read_skills(setting: str | None, builtin: Skills, kinds: Collection[str]) ->
 
 def _record(where: str, path: str) -> dict[str, Any]:
     try:
-        record = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+        record = json.loads(decoded(Path(path).read_bytes(), where, path))
     except OSError as error:
         raise DataError(
             f"{where}: {error.strerror}; expected a JSON file, {BUILTIN}, or null"
         ) from None
-    except (ValueError, RecursionError) as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise DataError(f"{where}: not JSON ({error}); expected {EXPECTED}") from None
     if not isinstance(record, dict):
         raise DataError(f"{where}: found {type(record).__name__}; expected {EXPECTED}")

@@ -93,6 +93,15 @@ class CodeEnv:
             found = {**found, DEMONSTRATIONS: tuple(answered), PRACTICE: ()}
         return {split: tuple(map(self._instructed, tasks)) for split, tasks in found.items()}
 
+    def task_counts(self) -> dict[str, int] | None:
+        """Return how many tasks of each split `env.data` holds; None for the built-in ones.
+
+        Raises ConfigError, DataError.
+        """
+        if self._settings.data is None:
+            return None
+        return {split: len(tasks) for split, tasks in self._load("train").items()}
+
     def fingerprint(self) -> str:
         """Return the SHA-256 of what `env.data` holds: the file's bytes, or the built-in tasks."""
         if self._settings.data is None:

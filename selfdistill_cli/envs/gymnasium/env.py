@@ -10,10 +10,10 @@ from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.core.types import Task
 from selfdistill_cli.envs.agents.env import AgentEnv
-from selfdistill_cli.envs.gymnasium.packages import load
 from selfdistill_cli.envs.gymnasium.settings import GymnasiumSettings
 from selfdistill_cli.envs.gymnasium.splits import SPLITS, tasks_by_seed
 from selfdistill_cli.envs.gymnasium.world import CommandDomain, GymWorld
+from selfdistill_cli.envs.packages import GYMNASIUM
 
 
 class GymnasiumGames(CommandDomain):
@@ -51,7 +51,7 @@ def _maker(name: str, key: str) -> Callable[..., Any]:
                 "the one beside --config-dir"
             ) from None
         return found
-    gymnasium = load("gymnasium", key, "pip install gymnasium")
+    gymnasium = GYMNASIUM.load(key)
 
     def make(**arguments: Any) -> Any:
         try:

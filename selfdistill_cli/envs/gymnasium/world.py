@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.core.hints import HintKind
+from selfdistill_cli.core.texts import readable
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.agents.actions import Action, Tool, tool
 from selfdistill_cli.envs.agents.world import Reply
-from selfdistill_cli.envs.gymnasium.packages import own_random, seeded
+from selfdistill_cli.envs.packages import own_random, seeded
 
 DO = (tool("do", "Sends a command to the environment: do go north.", command="string"),)
 ADMISSIBLE = ("admissible_commands", "admissible_actions", "valid_actions", "available_actions")
@@ -86,18 +88,27 @@ class GymWorld(CommandWorld):
         self._see(observation, info)
 
     def _see(self, observation: Any, info: Any) -> None:
+        if not isinstance(info or {}, Mapping):
+            raise ConfigError(f"{self._key}: info is {type(info).__name__}, expected a mapping")
         self._info = dict(info or {})
         if not isinstance(observation, str):
             raise ConfigError(
                 f"{self._key}: the observation is {type(observation).__name__}, expected text; "
                 "wrap the environment so that it says what is seen"
             )
-        self.said = f"{observation.rstrip()}\n{self._info.get('suffix', '')}".strip()
+        text = f"{observation.rstrip()}\n{self._info.get('suffix', '')}"
+        self.said = readable(text).strip()
 
     def _send(self, command: str) -> None:
         with own_random(self._random):
-            observation, reward, terminated, truncated, info = self._env.step(command)
-        self._total += float(reward)
+            found = self._env.step(command)
+        if not isinstance(found, tuple | list) or len(found) != 5:
+            raise ConfigError(
+                f"{self._key}: step returned {found!r:.60}, expected five values: text, reward, "
+                "terminated, truncated, info"
+            )
+        observation, reward, terminated, truncated, info = found
+        self._total += self._finite(reward, "the reward")
         self.ended = bool(terminated or truncated)
         self._see(observation, info)
         if self.ended:
@@ -106,14 +117,15 @@ class GymWorld(CommandWorld):
     def choices(self) -> Sequence[Action]:
         """Return what `info` says can be done."""
         for name in ADMISSIBLE:
-            if name in self._info:
+            if self._info.get(name) is not None:
                 return [done_by(str(command)) for command in self._info[name]]
         return ()
 
     def facts(self) -> Mapping[str, Any]:
         """Return success, the sum of rewards, and progress where `info` tells it."""
         success = self._success()
-        progress = min(1.0, max(0.0, float(self._info.get("progress", success))))
+        told = self._finite(self._info.get("progress", success), "info['progress']")
+        progress = min(1.0, max(0.0, told))
         return {
             "success": success, "progress": progress, "reward": self._total, "said": self.said
         }  # fmt: skip
@@ -126,4 +138,15 @@ class GymWorld(CommandWorld):
                 f"{self._key}: the last info has no 'success'; set env.success_reward to the sum "
                 "of rewards that means solved"
             )
-        return float(min(1.0, max(0.0, float(self._info.get("success", 0.0)))))
+        told = self._finite(self._info.get("success", 0.0), "info['success']")
+        return min(1.0, max(0.0, told))
+
+    def _finite(self, value: Any, name: str) -> float:
+        """Return a number; raises ConfigError for what is none: nan would spoil a whole step."""
+        try:
+            found = float(value)
+        except (TypeError, ValueError):
+            found = math.nan
+        if not math.isfinite(found):
+            raise ConfigError(f"{self._key}: {name} is {value!r:.60}, expected a finite number")
+        return found

@@ -16,6 +16,12 @@ BOXES = ("\\boxed", "\\fbox")
 UNSIGNED = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+"
 IN_TEXT = re.compile(rf"(?<![\w.])-?(?:{UNSIGNED})(?:/[0-9]+)?")
 NUMBER = re.compile(rf"([-+]?)({UNSIGNED})(?:[eE]([-+]?[0-9]{{1,4}}))?")
+NAMED = re.compile(r"^\s*[A-Za-z]\w{0,3}\s*=")
+TEN = re.compile(r"\\(?:times|cdot)\s*10\s*\^\s*(?:\{\s*-?[0-9]{1,3}\s*\}|[0-9])")
+CALCULATION = re.compile(
+    r"[+*!√=<>|]|\^(?!\s*\{?\s*\\circ)|-\s*-|[\w)}\]]\s*-|[0-9)}\]]\s*/\s*[0-9(\\{]|"
+    r"\\(?!(?:[dt]?frac|text|textbf|mathrm|mathbf|left|right|boxed|circ|quad)(?![A-Za-z]))[A-Za-z]"
+)
 FRACTION = re.compile(r"([-+]?)\\[dt]?frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}")
 TAG = ("<answer>", "</answer>")
 REQUESTS: dict[str, str] = {
@@ -122,6 +128,16 @@ def number(text: str) -> Fraction | None:
     return _quotient(top, int(below)) if re.fullmatch("[0-9]+", below) else None
 
 
+def is_calculation(text: str) -> bool:
+    """Whether a text that should be a number leaves it to the reader to work it out.
+
+    `83*8`, the question itself, is equal to 664; so are `\\sqrt{440896}` and `663+1`, and
+    `41 = 42` says two numbers. Units, `x=`, fractions and powers of ten are no calculation.
+    """
+    text = TEN.sub("", NAMED.sub("", text.strip().removeprefix("+"), count=1))
+    return CALCULATION.search(text) is not None
+
+
 def _quotient(top: Fraction, bottom: int) -> Fraction | None:
     return top / bottom if bottom else None
 
@@ -141,7 +157,13 @@ def same(expected: str, given: str) -> bool | None:
     """
     if plain(expected) == plain(given):
         return True
-    numbers = number(expected), number(given)
-    if None in numbers:
+    right, said = number(expected), number(given)
+    if right is None or said is None:
         return None
-    return numbers[0] == numbers[1]
+    # `84/2` is the question, not its answer 42; `1/2` for 0.5 is an answer.
+    undone = said.denominator == 1 and _divides(given) and not _divides(expected)
+    return right == said and not undone
+
+
+def _divides(text: str) -> bool:
+    return "/" in text or "frac" in text

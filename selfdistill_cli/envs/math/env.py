@@ -19,6 +19,7 @@ from selfdistill_cli.core.protocols import StepResult
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.texts import readable
 from selfdistill_cli.core.types import Message, Score, Task, Trajectory
+from selfdistill_cli.envs.attempts import Attempts
 from selfdistill_cli.envs.math import arithmetic, hints
 from selfdistill_cli.envs.math.answers import REQUESTS, find_answer, number, plain, render
 from selfdistill_cli.envs.math.data import read_problems
@@ -110,6 +111,15 @@ class MathEnv:
             known = tuple(task for task in told["train"] if task.answer is not None)
             self._tasks = {**told, DEMONSTRATIONS: known}
         return self._tasks
+
+    def task_counts(self) -> dict[str, int] | None:
+        """Return how many tasks each split has; None for a family that takes long to make.
+
+        Raises DataError.
+        """
+        if self._settings.data_family is not None:
+            return None
+        return {split: len(tasks) for split, tasks in self._all_tasks().items()}
 
     def _problems(self) -> list[Problem]:
         s = self._settings
@@ -234,16 +244,16 @@ class MathEnv:
         and a failed one first differ.
         """
         key = seed_for(seed, kind, task.id, index or 0)
-        attempts = hints.Attempts(siblings, scores, index, key)
-        own = attempts.own_failed()
+        attempts = Attempts(siblings, scores, index, key, graded_by="verdict")
+        own, other, pair = attempts.own_failed(), attempts.solved(), attempts.pair()
         text = {
             "answer": lambda: task.answer,
-            "sibling": lambda: attempts.solved() if siblings else task.answer,
+            "sibling": lambda: (other["response"] if other else None) if siblings else task.answer,
             "own_wrong_answer": lambda: own["response"] if own else None,
             "feedback": lambda: hints.told(own) if own else None,
             "evidence": lambda: hints.evidence(task),
             "skill": lambda: task.meta["skill"],
-            "meta_skill": attempts.contrast,
+            "meta_skill": lambda: hints.contrast(*(o["response"] for o in pair)) if pair else None,
         }.get(kind, lambda: None)()
         return text_hint(kind, text)
 

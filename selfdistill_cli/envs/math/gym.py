@@ -15,6 +15,7 @@ from selfdistill_cli.envs.math.answers import MAX_ANSWER
 from selfdistill_cli.envs.math.gym_scorers import OWN
 from selfdistill_cli.envs.math.problems import Problem, name_of
 from selfdistill_cli.envs.math.settings import GYM, MathSettings
+from selfdistill_cli.envs.packages import REASONING_GYM
 
 log = logging.getLogger(__name__)
 
@@ -55,13 +56,7 @@ class Gym:
             log.warning("env.data=%s%s: half of all guesses are right", GYM, self._name)
 
     def _made(self) -> Any:
-        try:
-            import reasoning_gym.factory as factory
-        except ImportError as error:
-            raise ConfigError(
-                f"env.data={self._settings.data}: the package reasoning-gym cannot be imported "
-                f"({error}); pip install reasoning-gym, or use env.data=null for the built-in kinds"
-            ) from None
+        factory = REASONING_GYM.load(f"env.data={self._settings.data}", "factory")
         if self._name not in factory.DATASETS:
             known = sorted(set(factory.DATASETS) - set(REFUSED))
             near = did_you_mean(self._name, known)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from selfdistill_cli.core.seeds import seed_for
-from selfdistill_cli.core.types import Score, Task, Trajectory
+from selfdistill_cli.core.types import Task
 from selfdistill_cli.envs.math.answers import number
 
 EQUATION = re.compile(
@@ -98,45 +97,6 @@ def _value(text: str) -> Fraction | None:
         else:
             total, term = total + term, value if sign == "+" else -value
     return total + term
-
-
-class Attempts:
-    """What the attempts of a group said; those without a graded answer say nothing."""
-
-    def __init__(
-        self,
-        siblings: Sequence[Trajectory],
-        scores: Sequence[Score],
-        index: int | None,
-        seed: int,
-    ) -> None:
-        """Sort the graded attempts into good and bad ones."""
-        known = [i for i, sibling in enumerate(siblings) if "response" in sibling.outcome]
-        self._siblings, self._index, self._seed = siblings, index, seed
-        self._good = [i for i in known if scores[i].success >= 1.0]
-        self._bad = [i for i in known if scores[i].success < 1.0]
-
-    def own_failed(self) -> Mapping[str, Any] | None:
-        """Return the outcome of the attempt in question, None unless it failed."""
-        return self._siblings[self._index].outcome if self._index in self._bad else None  # pyright: ignore
-
-    def solved(self) -> str | None:
-        """Return what another, solved attempt said."""
-        return self._said(self._chosen([i for i in self._good if i != self._index], "good"))
-
-    def contrast(self) -> str | None:
-        """Return the first line that a solved attempt and a failed one write differently."""
-        good = self._chosen([i for i in self._good if i != self._index] or self._good, "good")
-        bad = self._chosen([self._index] if self._index in self._bad else self._bad, "bad")
-        if good is None or bad is None:
-            return None
-        return contrast(self._said(good) or "", self._said(bad) or "")
-
-    def _chosen(self, places: Sequence[int | None], name: str) -> int | None:
-        return places[seed_for(self._seed, name) % len(places)] if places else None
-
-    def _said(self, place: int | None) -> str | None:
-        return None if place is None else self._siblings[place].outcome["response"]
 
 
 def contrast(good: str, bad: str) -> str | None:

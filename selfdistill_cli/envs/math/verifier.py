@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -15,8 +14,9 @@ import weakref
 from dataclasses import dataclass
 from typing import Literal
 
-from selfdistill_cli.core.errors import ConfigError, RunError
-from selfdistill_cli.envs.math.answers import MAX_ANSWER, same
+from selfdistill_cli.core.errors import RunError
+from selfdistill_cli.envs.math.answers import MAX_ANSWER, is_calculation, number, same
+from selfdistill_cli.envs.packages import MATH_VERIFY
 
 Verdict = Literal["right", "wrong", "too_long", "refused", "timeout", "error"]
 """`refused`: not in the grammar of what is compared; `error`: no expression, or it failed."""
@@ -49,11 +49,7 @@ class MathVerify:
 
     def __init__(self, time_limit_s: float) -> None:
         """Keep the limit; no process starts yet. Raises ConfigError without the package."""
-        if importlib.util.find_spec("math_verify") is None:
-            raise ConfigError(
-                "env.verifier: got 'math_verify', but the package math-verify is not installed; "
-                'pip install "math-verify[antlr4_9_3]", or use env.verifier=exact'
-            )
+        MATH_VERIFY.require("env.verifier=math_verify")
         self._time_limit_s = time_limit_s
         self._worker: _Worker | None = None
         self._lock = threading.Lock()
@@ -65,6 +61,8 @@ class MathVerify:
         known = same(expected, given)
         if known is not None:
             return "right" if known else "wrong"
+        if number(expected) is not None and is_calculation(given):
+            return "wrong"
         if not (is_bounded(given) and is_bounded(expected)):
             return "refused"
         with self._lock:

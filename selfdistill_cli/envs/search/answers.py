@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
+NUMBER = re.compile(r"(?<!\w)-?\d+(?:\.\d+)*")
 PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, " "))
 
 
@@ -20,7 +21,7 @@ def normalised(text: str) -> str:
     A text that would vanish, such as `The`, keeps its articles. Digits keep together: 1,591 is
     1591.
     """
-    text = unicodedata.normalize("NFKD", text).casefold()
+    text = _folded(text).casefold()
     text = "".join(c for c in text if not unicodedata.combining(c))
     text = re.sub(r"(?<=\d),(?=\d{3})", "", text)
     plain = text.translate(PUNCTUATION)
@@ -28,9 +29,22 @@ def normalised(text: str) -> str:
 
 
 def exact_match(answer: str, accepted: Iterable[str]) -> bool:
-    """Whether the answer is one of the accepted ones."""
-    given = normalised(answer)
-    return bool(given) and any(given == normalised(text) for text in accepted)
+    """Whether the answer is one of the accepted ones.
+
+    Numbers keep what punctuation means in them: -5 is not 5, and 3-5 is not 3.5.
+    """
+    given = normalised(answer), numbers_in(answer)
+    return bool(given[0]) and any(given == (normalised(t), numbers_in(t)) for t in accepted)
+
+
+def numbers_in(text: str) -> list[str]:
+    """Return the numbers in a text as they are written, with sign and decimals."""
+    return NUMBER.findall(re.sub(r"(?<=\d),(?=\d{3})", "", _folded(text)))
+
+
+def _folded(text: str) -> str:
+    """Return the text with compatible characters as one, and the minus sign as it is typed."""
+    return unicodedata.normalize("NFKD", text).replace("\N{MINUS SIGN}", "-")
 
 
 def f1(answer: str, accepted: Iterable[str]) -> float:

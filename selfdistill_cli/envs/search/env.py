@@ -21,6 +21,7 @@ from selfdistill_cli.envs.search.collection import (
 from selfdistill_cli.envs.search.facts import FACTS_FILE
 from selfdistill_cli.envs.search.index import open_retriever
 from selfdistill_cli.envs.search.library import Library
+from selfdistill_cli.envs.search.pages import Page
 from selfdistill_cli.envs.search.questions import Question
 from selfdistill_cli.envs.search.settings import SearchSettings
 from selfdistill_cli.envs.search.wording import GENERAL_SKILLS, SKILLS
@@ -61,12 +62,23 @@ class SearchDomain:
             return fictional(s, name)
         if name == "real":
             return real(s)
-        pages = own.read_pages(str(s.corpus))
+        pages, questions = self._read()
         library = Library(pages, open_retriever(s.retriever, pages, s.index), own.titles(pages))
-        questions = own.read_questions(
-            str(s.questions), library.pages, s.validation_fraction, s.test_fraction
-        )
         return Collection(library=library, questions=questions)
+
+    def _read(self) -> tuple[list[Page], dict[str, tuple[Question, ...]]]:
+        """Return the user's own pages and questions; raises DataError."""
+        s = self._settings
+        pages = own.read_pages(str(s.corpus))
+        shares = s.validation_fraction, s.test_fraction
+        return pages, own.read_questions(str(s.questions), {p.id: p for p in pages}, *shares)
+
+    def task_counts(self) -> dict[str, int] | None:
+        """Return how many of the user's questions each split has, without an index; None for the
+        built-in ones. Raises DataError."""
+        if self._settings.corpus is None:
+            return None
+        return {split: len(found) for split, found in self._read()[1].items()}
 
     def tasks(self, split: str) -> Sequence[Task]:
         """Return the questions of a split; raises ConfigError, DataError."""
@@ -165,6 +177,10 @@ class SearchEnv(AgentEnv):
             except OSError as error:
                 raise DataError(f"env=search: {path}: {error.strerror}") from None
         return digest.hexdigest()
+
+    def task_counts(self) -> dict[str, int] | None:
+        """Return how many of the user's questions each split has; None for the built-in ones."""
+        return self._search.task_counts()
 
     def close(self) -> None:
         """Close the indexes."""

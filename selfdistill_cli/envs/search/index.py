@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from selfdistill_cli.core.disk import sync_directory, writing
-from selfdistill_cli.core.errors import ConfigError, RunError
+from selfdistill_cli.core.errors import RunError
+from selfdistill_cli.envs.files import cache_folder
+from selfdistill_cli.envs.packages import BM25S
 from selfdistill_cli.envs.search.pages import Page
 
 log = logging.getLogger(__name__)
@@ -49,12 +51,6 @@ def corpus_key(pages: Sequence[Page]) -> str:
         for part in (page.id, page.title, page.text):
             digest.update(part.encode("utf-8", "replace") + b"\0")
     return digest.hexdigest()
-
-
-def cache_folder() -> Path:
-    """Return the user's cache folder for indexes."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "selfdistill" / "search"
 
 
 def match_expression(query: str) -> str:
@@ -150,14 +146,7 @@ class Bm25sIndex:
 
     def __init__(self, pages: Sequence[Page]) -> None:
         """Index the pages; raises ConfigError if the package is missing."""
-        try:
-            import bm25s
-        except ImportError:
-            raise ConfigError(
-                "env.retriever: got bm25s, which is not installed; expected fts5, which needs "
-                "nothing, or: pip install bm25s"
-            ) from None
-        self._model: Any = bm25s.BM25()
+        self._model: Any = BM25S.load("env.retriever=bm25s").BM25()
         self._size = len(pages)
         texts = [f"{page.title} " * int(TITLE_WEIGHT) + page.text for page in pages]
         self._model.index([self._words(text) for text in texts], show_progress=False)
@@ -193,7 +182,7 @@ def open_retriever(kind: str, pages: Sequence[Page], index: str | None) -> Retri
     if index is not None:
         return FtsIndex(pages, Path(index))
     try:
-        return FtsIndex(pages, cache_folder())
+        return FtsIndex(pages, cache_folder("search"))
     except (RunError, OSError) as error:
         log.warning("the search index stays in memory: %s", error)
         return FtsIndex(pages, None)

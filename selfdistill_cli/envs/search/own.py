@@ -6,31 +6,18 @@ from collections.abc import Mapping
 
 from selfdistill_cli.core.errors import did_you_mean
 from selfdistill_cli.core.texts import encodable
-from selfdistill_cli.envs.json_lines import FileKind, Line, lines_of
+from selfdistill_cli.envs.json_lines import Line, lines_of
 from selfdistill_cli.envs.search.answers import contains
 from selfdistill_cli.envs.search.lexicon import Lexicon
 from selfdistill_cli.envs.search.pages import Page
 from selfdistill_cli.envs.search.questions import Question, Step
 from selfdistill_cli.envs.search.reading import excerpt, sentences
+from selfdistill_cli.envs.search.settings import PAGES, QUESTIONS
 from selfdistill_cli.envs.splitting import by_split, hashed_split, known_split
 
 MAX_FACT = 160
 MIN_NAME = 3
 """Letters that a title must have to count as a link where a text names it."""
-
-
-PAGES = FileKind(
-    key="env.corpus",
-    file="a .jsonl or .jsonl.gz file of pages, or null for the built-in ones",
-    noun="page",
-    record='an object with "id", "title" and "text"',
-)
-QUESTIONS = FileKind(
-    key="env.questions",
-    file="a .jsonl or .jsonl.gz file of questions about env.corpus, or null for the built-in ones",
-    noun="question",
-    record='an object with "question" and "answers"',
-)
 
 
 def _text(line: Line, name: str, required: bool = True) -> str:

@@ -8,7 +8,21 @@ from typing import ClassVar, Literal
 from selfdistill_cli.core.errors import FieldError
 from selfdistill_cli.core.settings import in_range
 from selfdistill_cli.envs.agents.settings import AgentSettings
+from selfdistill_cli.envs.json_lines import FileKind
 from selfdistill_cli.envs.splitting import check_shares
+
+PAGES = FileKind(
+    key="env.corpus",
+    file="a .jsonl or .jsonl.gz file of pages, or null for the built-in ones",
+    noun="page",
+    record='an object with "id", "title" and "text"',
+)
+QUESTIONS = FileKind(
+    key="env.questions",
+    file="a .jsonl or .jsonl.gz file of questions about env.corpus, or null for the built-in ones",
+    noun="question",
+    record='an object with "question" and "answers"',
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +69,18 @@ class SearchSettings(AgentSettings):
         in_range(self, 12, 2_000, "world_size")
         if not self.hops or not set(self.hops) <= {2, 3, 4}:
             raise FieldError("hops", self.hops, "a list of some of 2, 3, 4")
-        for name, other in (("corpus", "questions"), ("questions", "corpus")):
-            if getattr(self, name) is None and getattr(self, other) is not None:
-                raise FieldError(name, "null", f"a file too, as {other} names one")
+        for kind, other in ((PAGES, QUESTIONS), (QUESTIONS, PAGES)):
+            name, named = kind.key.partition(".")[2], getattr(self, other.key.partition(".")[2])
+            if getattr(self, name) is None and named is not None:
+                raise FieldError(
+                    name,
+                    "null",
+                    f"{kind.file}; {other.key}={named} goes with a file of {kind.noun}s of your "
+                    f"own: add {kind.key}=FILE, or leave {other.key} out",
+                )
+
+    def problem_with_data(self) -> str | None:
+        """Return why `corpus` or `questions` cannot be read, found without reading them."""
+        if self.corpus is None or self.questions is None:
+            return None
+        return PAGES.problem(self.corpus) or QUESTIONS.problem(self.questions)

@@ -52,7 +52,7 @@ class TextGameSettings(AgentSettings):
     held_out_tasks: int
     """Games of validation, and as many of test."""
     cache: str | None
-    """Folder of games that TextWorld made; null: `~/.cache/selfdistill/textgame`."""
+    """Folder of games that TextWorld made; null: the user's cache folder."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -5,16 +5,16 @@ The package is never imported: its files are found beside it. Nothing of it is i
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from selfdistill_cli.core.errors import ConfigError, DataError
+from selfdistill_cli.core.errors import DataError
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.agents.actions import Action
 from selfdistill_cli.envs.json_lines import lines_of
+from selfdistill_cli.envs.packages import BFCL
 from selfdistill_cli.envs.tools.calls import Expected
 from selfdistill_cli.envs.tools.schema_tools import tool_from
 from selfdistill_cli.envs.tools.settings import TASKS
@@ -34,30 +34,21 @@ TYPES = {
     "number": "number",
 }  # fmt: skip
 """Their names of types, as JSON schema has them."""
-REMEDY = (
-    "install it with `pip install --no-deps bfcl_eval==2026.3.23` (without --no-deps its pins "
-    "replace numpy and others), or choose another env.data or split"
-)
 
 
 def folder() -> Path:
     """Return the folder with the data; raises ConfigError with the remedy."""
-    try:
-        spec = importlib.util.find_spec("bfcl_eval")
-    except (ImportError, ValueError):
-        spec = None
-    places = [Path(p) / "data" for p in (spec.submodule_search_locations or ())] if spec else []
-    for place in places:
-        if place.is_dir():
-            return place
-    raise ConfigError(f"bfcl: the package bfcl_eval is not installed; {REMEDY}")
+    for place in BFCL.require("bfcl"):
+        if (place / "data").is_dir():
+            return place / "data"
+    raise BFCL.missing("bfcl", "it holds no folder data")
 
 
 def panel_file(panel: str, data: Path) -> Path:
     """Return the file of a panel's questions or answers; raises ConfigError."""
     place = data / FILES[panel]
     if not place.is_file():
-        raise ConfigError(f"env.data=bfcl:{panel}: {place} is not there; {REMEDY}")
+        raise BFCL.missing(f"env.data=bfcl:{panel}", f"it holds no {FILES[panel]}")
     return place
 
 
@@ -78,7 +69,7 @@ def read_panel(panel: str, data: Path | None = None) -> Iterator[Task]:
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise DataError(
                 f"{line.where}: not in the form of version 2026.3.23 of bfcl_eval "
-                f"({type(error).__name__}: {error}); {REMEDY}"
+                f"({type(error).__name__}: {error}); expected that version: {BFCL.install}"
             ) from None
 
 

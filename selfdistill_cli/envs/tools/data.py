@@ -152,7 +152,7 @@ def _expected(line: Line, where: str, item: dict[str, Any], action: Action) -> d
         raise line.error(
             f"{where}.alternatives", f"{alternatives!r:.60}", '{"parameter": [other right values]}'
         )
-    if not isinstance(optional, list):
+    if not isinstance(optional, list) or not all(isinstance(name, str) for name in optional):
         raise line.error(f"{where}.optional", f"{optional!r:.60}", "a list of parameters")
     for name in (*alternatives, *optional):
         if name not in action.arguments:

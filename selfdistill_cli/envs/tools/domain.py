@@ -108,9 +108,18 @@ class ToolsDomain:
                 f"env.data={self._settings.data}: no task falls into split '{split}'; add tasks, "
                 'give lines a field "split", or change env.validation_fraction, env.test_fraction'
             )
-        if self._settings.show_choices and self._settings.format == "choices":
+        if self._settings.format == "choices":
             self._check_choices(found)
         return [self._skilled(task) for task in found]
+
+    def task_counts(self) -> dict[str, int] | None:
+        """Return how many tasks of each split the files hold; None for the built-in ones."""
+        if self._settings.data is None:
+            return None
+        found = self._panel_tasks if self._settings.tools is None else self._user_tasks
+        if self._settings.format == "choices":
+            self._check_choices([task for tasks in found.values() for task in tasks])
+        return {split: len(tasks) for split, tasks in found.items()}
 
     def _skilled(self, task: Task) -> Task:
         kind = task.meta.get("template", task.meta["kind"])

@@ -21,8 +21,15 @@ class ToolsEnv(AgentEnv):
         """Keep the settings; reads no file."""
         domain = ToolsDomain(settings)
         super().__init__(settings, domain)
-        self._fingerprint = domain.fingerprint
+        self._tools = domain
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of what `env.tools` and `env.data` hold."""
-        return self._fingerprint()
+        return self._tools.fingerprint()
+
+    def task_counts(self) -> dict[str, int] | None:
+        """Return how many tasks of each split `env.data` holds; None for the built-in ones.
+
+        Raises ConfigError, DataError.
+        """
+        return self._tools.task_counts()

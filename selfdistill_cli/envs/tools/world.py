@@ -45,7 +45,7 @@ def guarded(function: Callable[..., Any], state: Any, action: Action) -> str:
         return run(function, state, action)
     except ToolError:
         raise
-    except Exception as error:  # a user's function may raise anything, for any argument
+    except (Exception, SystemExit) as error:  # a user's function may raise anything
         raise ToolError(f"{type(error).__name__}: {error!s:.200}") from None
 
 

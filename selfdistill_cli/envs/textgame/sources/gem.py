@@ -7,12 +7,10 @@ from typing import Any
 
 from selfdistill_cli.core.errors import ConfigError, did_you_mean
 from selfdistill_cli.core.types import Task
-from selfdistill_cli.envs.gymnasium.packages import load
 from selfdistill_cli.envs.gymnasium.splits import tasks_by_seed
 from selfdistill_cli.envs.gymnasium.world import CommandDomain, GymWorld
+from selfdistill_cli.envs.packages import GEM
 from selfdistill_cli.envs.textgame.settings import TextGameSettings
-
-INSTALL = "pip install --no-deps gem-llm==0.1.0 && pip install reasoning-gym==0.1.23"
 
 
 class GemWorld(GymWorld):
@@ -42,8 +40,8 @@ class GemGames(CommandDomain):
         return GemWorld(self._make(key), task.meta["seed"], 1.0, key)
 
     def _make(self, key: str) -> Any:
-        gem = load("gem", key, INSTALL)
-        known = load("gem.envs.registration", key, INSTALL).ENV_REGISTRY
+        gem = GEM.load(key)
+        known = GEM.load(key, "envs.registration").ENV_REGISTRY
         if self._id not in known:
             near = did_you_mean(self._id, known)
             raise ConfigError(f"{key}: gem has no such game{near}")

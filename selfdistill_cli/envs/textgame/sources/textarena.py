@@ -7,12 +7,10 @@ from typing import Any
 
 from selfdistill_cli.core.errors import ConfigError, did_you_mean
 from selfdistill_cli.core.types import Task
-from selfdistill_cli.envs.gymnasium.packages import load, own_random, seeded
 from selfdistill_cli.envs.gymnasium.splits import tasks_by_seed
 from selfdistill_cli.envs.gymnasium.world import CommandDomain, CommandWorld
+from selfdistill_cli.envs.packages import TEXTARENA, own_random, seeded
 from selfdistill_cli.envs.textgame.settings import TextGameSettings
-
-INSTALL = "pip install textarena==0.7.4"
 
 
 class TextArenaGames(CommandDomain):
@@ -34,8 +32,8 @@ class TextArenaGames(CommandDomain):
 
     def _make(self) -> Any:
         key = f"env.source={self._settings.source}"
-        arena = load("textarena", key, INSTALL)
-        known = load("textarena.envs.registration", key, INSTALL).ENV_REGISTRY
+        arena = TEXTARENA.load(key)
+        known = TEXTARENA.load(key, "envs.registration").ENV_REGISTRY
         raw = f"{self._id}-raw"  # tells what is new, not the whole game again
         name = raw if raw in known else self._id
         if name not in known:

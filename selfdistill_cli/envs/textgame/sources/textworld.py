@@ -11,25 +11,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from selfdistill_cli.core.disk import writing
 from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.core.types import Task
 from selfdistill_cli.envs.agents.actions import Action
-from selfdistill_cli.envs.gymnasium.packages import load, own_random, seeded
+from selfdistill_cli.envs.files import cache_folder
 from selfdistill_cli.envs.gymnasium.splits import tasks_by_seed
 from selfdistill_cli.envs.gymnasium.world import CommandDomain, CommandWorld, done_by
+from selfdistill_cli.envs.packages import TEXTWORLD, own_random, seeded
 from selfdistill_cli.envs.textgame.settings import TextGameSettings
 
-INSTALL = (
-    "pip install --no-deps textworld==1.7.0 jericho && pip install numpy networkx more_itertools "
-    "tatsu==5.8.3 hashids mementos termcolor prompt_toolkit tqdm"
-)
 IDLE = ("look", "inventory", "examine ")
 """Commands that change nothing; they are possible, but not listed."""
 
 
 def textworld() -> Any:
     """Import the package; raises ConfigError."""
-    return load("textworld", "env.source=textworld", INSTALL)
+    return TEXTWORLD.load("env.source=textworld")
 
 
 class TextWorldGames(CommandDomain):
@@ -38,8 +36,8 @@ class TextWorldGames(CommandDomain):
     def __init__(self, settings: TextGameSettings) -> None:
         """Keep the settings."""
         self._settings = settings
-        cache = settings.cache or "~/.cache/selfdistill/textgame"
-        self._folder = Path(cache).expanduser()
+        own = settings.cache
+        self._folder = cache_folder("textgame") if own is None else Path(own).expanduser()
 
     def tasks(self, split: str) -> Sequence[Task]:
         """Return the games of a split, making those that are not there yet; ConfigError."""
@@ -65,8 +63,9 @@ class TextWorldGames(CommandDomain):
         path = self._folder / name / "game.z8"
         if path.is_file():
             return path
-        self._folder.mkdir(parents=True, exist_ok=True)
-        made = tempfile.mkdtemp(dir=self._folder, prefix=".making-")
+        with writing(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            made = tempfile.mkdtemp(dir=self._folder, prefix=".making-")
         generator = textworld().generator
         options = textworld().GameOptions()
         options.seeds, options.nb_rooms, options.nb_objects = seed, size.rooms, objects
