@@ -98,3 +98,10 @@ def _check_scale(model: Any, directory: Path) -> None:
                 f"{file}: was trained with policy.lora.{name}={scale[name]:g}, and this run has "
                 f"policy.lora.{name}={mine:g}; use policy.lora.{name}={scale[name]:g}"
             )
+
+
+def merge_adapters(model: Any) -> Any:
+    """Add the adapters to the weights and return the bare model; one without them as it is."""
+    if not hasattr(model, "peft_config"):
+        return model
+    return model.merge_and_unload(safe_merge=True)

@@ -44,6 +44,19 @@ def keep_gradients(model: Any) -> None:
             module.support_avx512bf16_for_cpu = False
 
 
+@torch.no_grad()
+def write_out(quantized: Any, plain: Any) -> None:
+    """Give a plain model the weights that a quantized one of the same layers computes with."""
+    from peft.utils.integrations import dequantize_bnb_weight
+
+    modules = dict(plain.named_modules())
+    for name, module in quantized.named_modules():
+        weight = getattr(module, "weight", None)
+        if type(weight).__name__ in ("Params4bit", "Int8Params"):
+            state = getattr(module, "state", None)
+            modules[name].weight.copy_(dequantize_bnb_weight(weight, state=state))
+
+
 def adamw_8bit(
     groups: list[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float
 ) -> torch.optim.Optimizer:
