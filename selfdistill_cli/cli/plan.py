@@ -107,8 +107,8 @@ def lines(plan: Any) -> Iterator[str]:
         f"trained, {shape.num_layers} layers, vocabulary {shape.vocabulary}"
     )
     yield (
-        f"machines    {hardware.nodes} x {hardware.gpus} ranks with {hardware.gpu_memory_gib:g} GiB "
-        f"each, {hardware.reserve_gib:g} GiB of it reserved"
+        f"machines    {hardware.nodes} x {hardware.gpus} ranks with {hardware.gpu_memory_gib:g} "
+        f"GiB each, {hardware.reserve_gib:g} GiB of it reserved"
     )
     yield (
         f"longest     {needs.length} tokens, {needs.micro_rows} in a micro-batch, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,10 @@ from documents import (
     words,
 )
 
-from selfdistill_cli.cli import check, compare, doctor, eval, validate
+from selfdistill_cli.cli import check, compare, doctor, eval, export, plan, validate
 from selfdistill_cli.cli.arguments import parse
 from selfdistill_cli.config import catalog, rules, sweeps
+from selfdistill_cli.config.checked import build
 from selfdistill_cli.config.compose import Composed, compose
 from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.core.settings import Settings, ViewSettings
@@ -37,6 +39,7 @@ from selfdistill_cli.methods import (
     term_settings,
 )
 from selfdistill_cli.teachers import settings as teacher_settings
+from selfdistill_cli.training.planning.hardware import Hardware
 
 CONF = ROOT / "conf"
 RECIPES = sorted(path.stem for path in (CONF / "method").glob("*.yaml"))
@@ -56,18 +59,30 @@ def composed(overrides: tuple[str, ...]) -> Composed:
     return compose(overrides)
 
 
+def plan_words(rest: list[str]) -> list[str]:
+    overrides, keys, _, _ = plan.parse(rest)
+    assert build(keys, Hardware, "plan")
+    return overrides
+
+
+PARSERS: dict[str, Callable[[list[str]], Sequence[str] | None]] = {
+    "compare": lambda rest: compare.parse(rest) and None,
+    "eval": lambda rest: eval.parse(rest) and None,
+    "export": lambda rest: export.parse(rest) and None,
+    "doctor": lambda rest: doctor.parse(rest)[0],
+    "validate": lambda rest: validate.parse(rest).words,
+    "plan": plan_words,
+}
+"""Parse a command, which raises for a wrong one; return overrides that must compose."""
+
+
 def check_command(command: str, own: Path) -> None:
     """Raise unless a command is understood; a train command is composed and checked."""
     subcommand, *rest = words(command)
-    if subcommand == "compare":
-        assert compare.parse(rest).runs
-    elif subcommand == "eval":
-        run, _, _ = eval.parse(rest)
-        assert run
-    elif subcommand == "doctor":
-        composed(tuple(doctor.parse(rest)[0]))
-    elif subcommand == "validate":
-        composed(tuple(validate.parse(rest).words))
+    if subcommand in PARSERS:
+        overrides = PARSERS[subcommand](rest)
+        if overrides is not None:
+            composed(tuple(overrides))
     elif subcommand in ("train", "check"):
         if subcommand == "check":
             assert rest.pop(0) in check.CHECKS

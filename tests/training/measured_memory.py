@@ -132,6 +132,7 @@ def _learn(run: Run, batch: Batch) -> None:
 
 
 def _sample(run: Run) -> None:
-    prompts = [[9 + i] * (LENGTH - SAMPLED) for i in range(2 * ROWS)]
+    group = run.settings.method.group_size
+    prompts = [[9 + i // group] * (LENGTH - SAMPLED) for i in range(2 * ROWS)]
     requests = [GenerationRequest(prompt_ids=ids, seed=i) for i, ids in enumerate(prompts)]
     run.workshop.rollout.generate(requests, max_new_tokens=SAMPLED, temperature=1.0)

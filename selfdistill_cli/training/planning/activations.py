@@ -15,10 +15,10 @@ from selfdistill_cli.training.planning.shape import Shape
 
 WIDE = 4
 """Bytes of a float32."""
-CHUNKS_OF_TOKENS = 3.0
-"""Chunks of logits in float32 that log-probs and entropies hold at their peak."""
-CHUNKS_OF_DIVERGENCE = 3.0
-"""The same of a divergence, whose chunks hold the logits of two distributions."""
+CHUNKS_OF_TOKENS = 2.25
+"""Tensors of a chunk's size in float32 that log-probs and entropies hold at their peak."""
+CHUNKS_OF_DIVERGENCE = 4.25
+"""The same of a divergence: both distributions, the gradient and a temporary, and a mask."""
 
 
 def layer_bytes(shape: Shape, rows: int, length: int) -> float:
@@ -28,9 +28,8 @@ def layer_bytes(shape: Shape, rows: int, length: int) -> float:
     # Queries, keys and values after their rotation, and the output.
     per_token = size * (2 * shape.query + 2 * shape.key)
     per_token += _norms(shape)
-    # The gate, its activation, the other half and their product; or both sides of a GELU, which
-    # Hugging Face's GPT-2 computes in steps that keep six more.
-    per_token += size * shape.intermediate * (4 if shape.gated else 8)
+    # The gate, its activation, the other half and their product; or a GELU in the steps of GPT-2.
+    per_token += size * shape.intermediate * (4 if shape.gated else 5)
     if shape.rank:
         per_token += WIDE * shape.rank * shape.num_adapters
         if size != WIDE:  # every adapter casts its input to its own float32
@@ -49,22 +48,28 @@ def _norms(shape: Shape) -> float:
 
 
 def activation_bytes(shape: Shape, rows: int, length: int, checkpointing: bool) -> float:
-    """What all blocks keep, and one block's work in the backward pass.
+    """What all blocks and the last norm keep until the backward pass.
 
-    With gradient checkpointing a block keeps its input alone, and one block at a time is computed
-    again (arXiv 2205.05198, section 5; arXiv 1604.06174).
+    With gradient checkpointing a block keeps its input alone (arXiv 2205.05198, section 5;
+    arXiv 1604.06174).
     """
-    tokens, one = rows * length, layer_bytes(shape, rows, length)
+    tokens = rows * length
     last = tokens * shape.hidden * (WIDE + 2 * shape.element_size)
     if checkpointing:
-        return shape.num_layers * tokens * shape.hidden * shape.element_size + one + last
-    return shape.num_layers * one + last
+        return shape.num_layers * tokens * shape.hidden * shape.element_size + last
+    return shape.num_layers * layer_bytes(shape, rows, length) + last
 
 
-def backward_bytes(shape: Shape, rows: int, length: int) -> float:
-    """Gradients of activations that one block of the backward pass holds at a time."""
-    wide = (3 if shape.gated else 4) * shape.intermediate + 3 * shape.hidden
-    return rows * length * shape.element_size * wide
+def forward_bytes(shape: Shape, tokens: int) -> float:
+    """What one block works on without gradients; in the backward pass its gradients are as many."""
+    wide = (3 if shape.gated else 4.5) * shape.intermediate + 4 * shape.hidden
+    return tokens * shape.element_size * wide
+
+
+def backward_bytes(shape: Shape, rows: int, length: int, checkpointing: bool) -> float:
+    """What one block of the backward pass holds, what it computes again included."""
+    again = layer_bytes(shape, rows, length) if checkpointing else 0.0
+    return again + forward_bytes(shape, rows * length)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +83,14 @@ class VocabularyWork:
 
     def passes(self, shape: Shape, gradients: bool = True) -> float:
         """Peak of one pass: chunks, and the gradient of a trained unembedding in float32."""
-        chunk = min(LOGITS_PER_CHUNK, self.tokens * shape.vocabulary) * WIDE
-        factor = max(CHUNKS_OF_TOKENS, CHUNKS_OF_DIVERGENCE if self.divergences else 0.0)
+        logits = self.tokens * shape.vocabulary
+        chunks = CHUNKS_OF_TOKENS * min(LOGITS_PER_CHUNK, logits)
+        if self.divergences:  # half as many tokens in a chunk, of two distributions
+            chunks = max(chunks, CHUNKS_OF_DIVERGENCE * min(LOGITS_PER_CHUNK / 2, logits))
+        size, waiting = shape.element_size, 1 if self.divergences else 0
         head = shape.vocabulary * shape.hidden if gradients and shape.head_is_trained else 0
-        hidden = self.tokens * shape.hidden * shape.element_size * (2 + 2 * self.divergences)
-        return factor * chunk + head * (WIDE + 2 * shape.element_size) + hidden
+        hidden = self.tokens * shape.hidden * size * (2 + 2 * self.divergences)
+        return WIDE * chunks + head * (WIDE + size * (1 + waiting)) + hidden
 
 
 def cache_bytes(shape: Shape, rows: int, positions: int) -> float:

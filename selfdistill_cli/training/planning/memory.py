@@ -9,6 +9,7 @@ from selfdistill_cli.training.planning.activations import (
     activation_bytes,
     backward_bytes,
     cache_bytes,
+    forward_bytes,
     sampling_bytes,
 )
 from selfdistill_cli.training.planning.division import BUCKET, Division
@@ -58,7 +59,7 @@ def rank_memory(shape: Shape, needs: Requirements, division: Division, on_gpu: b
     return Memory(
         static={name: value for name, value in static.items() if value},
         phases={
-            "act": _acting(shape, needs, replica),
+            "act": _acting(shape, needs, replica, on_gpu),
             "judge": _judging(shape, needs, division, replica),
             "learn": _learning(shape, needs, division),
             "update": _updating(shape, needs, division, on_gpu),
@@ -100,10 +101,17 @@ def _head(shape: Shape) -> float:
     return float(shape.vocabulary * shape.hidden * shape.element_size)
 
 
-def _acting(shape: Shape, needs: Requirements, replica: float) -> dict[str, float]:
+def _acting(
+    shape: Shape, needs: Requirements, replica: float, on_gpu: bool
+) -> dict[str, float]:
+    """Prompts are read in one pass; small Llamas on a CPU are decoded from joined weights."""
+    cache = cache_bytes(shape, needs.cached_rows, needs.length)
+    joined = shape.num_layers * shape.largest_layer_bytes + cache
     return {
         "whole weights": replica,
-        "key-value cache": cache_bytes(shape, needs.cached_rows, needs.length),
+        "key-value cache": cache,
+        "decoder's copies": joined if shape.has_fast_decoder and not on_gpu else 0.0,
+        "reading prompts": forward_bytes(shape, needs.prompt_tokens),
         "sampling": sampling_bytes(shape, needs.cached_rows),
     }
 
@@ -122,15 +130,14 @@ def _judging(
     return {
         "whole weights": replica,
         "whole slow copy": cast,
-        "scoring": backward_bytes(shape, needs.scored_rows, needs.length)
-        + frozen_head.passes(shape, gradients=False),
+        "scoring": forward_bytes(shape, tokens) + frozen_head.passes(shape, gradients=False),
     }
 
 
 def _learning(shape: Shape, needs: Requirements, division: Division) -> dict[str, float]:
     tokens = needs.micro_rows * needs.length
     vocabulary = VocabularyWork(tokens=tokens, divergences=needs.divergences).passes(shape)
-    backward = backward_bytes(shape, needs.micro_rows, needs.length)
+    backward = backward_bytes(shape, needs.micro_rows, needs.length, needs.checkpointing)
     live = 0.0
     if division.weights > 1:  # two blocks, and both ends of the model, are whole at a time
         live = 2 * shape.largest_layer_bytes + 2 * _head(shape)
@@ -139,7 +146,7 @@ def _learning(shape: Shape, needs: Requirements, division: Division) -> dict[str
         "activations": activation_bytes(
             shape, needs.micro_rows, needs.length, needs.checkpointing
         ),
-        "logits in chunks": max(vocabulary, backward),
+        "logits or a block": max(vocabulary, backward),
         "gathered weights": live,
     }
 

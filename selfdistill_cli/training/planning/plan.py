@@ -1,4 +1,4 @@
-"""A plan: does the run fit, with which `zero`, how large are its checkpoints, how long its steps?"""
+"""A plan: does the run fit, with which `zero`; how large are checkpoints, how long its steps?"""
 
 from __future__ import annotations
 

@@ -39,6 +39,8 @@ class Requirements:
     """The same where nothing is learned."""
     cached_rows: int
     """Sequences that are sampled at the same time."""
+    prompt_tokens: int
+    """Tokens of the distinct prompts of these; after a first turn all are distinct."""
     episodes: int
     """Episodes of one step that a rank plays at most."""
     checkpointing: bool
@@ -74,12 +76,15 @@ def read_requirements(
     group: int = settings.method.group_size  # pyright: ignore
     episodes = math.ceil(int(batch.tasks_per_step) / ranks) * group
     rows = min(int(batch.micro_batch_rows), fits, episodes)
+    cached = min(int(rollout.max_batch_rows), episodes)
+    distinct = cached if rollout.max_turns > 1 else math.ceil(cached / group)
     divergences = [n for n in method.forward_needs if isinstance(n, DivergenceNeed)]
     return Requirements(
         length=longest,
         micro_rows=rows,
         scored_rows=min(rows, MAX_SCORED_ROWS),
-        cached_rows=min(int(rollout.max_batch_rows), episodes),
+        cached_rows=cached,
+        prompt_tokens=distinct * max(1, longest - int(rollout.max_new_tokens)),
         episodes=episodes,
         checkpointing=bool(getattr(settings.policy, "gradient_checkpointing", False)),
         moments=_moments(settings.optim),

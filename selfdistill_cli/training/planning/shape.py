@@ -68,6 +68,8 @@ class Shape:
     """Norms of Llama and its kin, computed in float32, rather than LayerNorm."""
     heads: int
     vocabulary: int
+    has_fast_decoder: bool
+    """Whether a CPU decodes it from joined weights (policies/fast_llama.py)."""
     sdpa: bool
     """Attention without a matrix of length x length."""
 
@@ -177,6 +179,7 @@ def _of_model(model: Any, quantization: str, rank: int) -> Shape:
         root_mean_square=any("RMSNorm" in type(m).__name__ for m in block.modules()),
         heads=heads,
         vocabulary=int(head.shape[0]),
+        has_fast_decoder=type(model).__name__ == "LlamaForCausalLM" and head.element_size() == 4,
         sdpa=config._attn_implementation != "eager",
     )
 
