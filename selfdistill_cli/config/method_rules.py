@@ -241,8 +241,8 @@ def paths_are_read(settings: TrainSettings) -> Iterator[str]:
         path, weights = getattr(view, "path", None), getattr(view, "weights", "")
         if path is not None and weights in meanings:
             yield (
-                f"{where}.path: got '{path}', but {where}.weights={weights} is {meanings[weights]}; "
-                f"use {where}.weights=frozen"
+                f"{where}.path: got '{path}', but {where}.weights={weights} is "
+                f"{meanings[weights]}; use {where}.weights=frozen"
             )
 
 

@@ -47,14 +47,19 @@ def keep_gradients(model: Any) -> None:
 @torch.no_grad()
 def write_out(quantized: Any, plain: Any) -> None:
     """Give a plain model the weights that a quantized one of the same layers computes with."""
-    from peft.utils.integrations import dequantize_bnb_weight
-
+    functional = importlib.import_module("bitsandbytes").functional
     modules = dict(plain.named_modules())
     for name, module in quantized.named_modules():
         weight = getattr(module, "weight", None)
-        if type(weight).__name__ in ("Params4bit", "Int8Params"):
-            state = getattr(module, "state", None)
-            modules[name].weight.copy_(dequantize_bnb_weight(weight, state=state))
+        kind = type(weight).__name__
+        if kind == "Params4bit":
+            found = functional.dequantize_4bit(weight.data, weight.quant_state)
+        elif kind == "Int8Params":
+            scales = weight.SCB if weight.SCB is not None else module.state.SCB
+            found = functional.int8_vectorwise_dequant(weight.data, scales)
+        else:
+            continue
+        modules[name].weight.copy_(found)
 
 
 def adamw_8bit(

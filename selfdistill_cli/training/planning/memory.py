@@ -104,15 +104,20 @@ def _head(shape: Shape) -> float:
 def _acting(
     shape: Shape, needs: Requirements, replica: float, on_gpu: bool
 ) -> dict[str, float]:
-    """Prompts are read in one pass; small Llamas on a CPU are decoded from joined weights."""
+    """Distinct prompts are read in one pass, then their cache is repeated for every sequence.
+
+    Small Llamas on a CPU are decoded from joined weights, beside the first cache.
+    """
     cache = cache_bytes(shape, needs.cached_rows, needs.length)
-    joined = shape.num_layers * shape.largest_layer_bytes + cache
+    first = cache_bytes(shape, needs.distinct_prompts, needs.length)
+    prompts = needs.distinct_prompts * max(1, needs.length - needs.new_tokens)
+    reading = first + forward_bytes(shape, prompts) - cache
+    joined = shape.num_layers * shape.largest_layer_bytes + first
     return {
         "whole weights": replica,
         "key-value cache": cache,
         "decoder's copies": joined if shape.has_fast_decoder and not on_gpu else 0.0,
-        "reading prompts": forward_bytes(shape, needs.prompt_tokens),
-        "sampling": sampling_bytes(shape, needs.cached_rows),
+        "prompts or sampling": max(reading, sampling_bytes(shape, needs.cached_rows)),
     }
 
 

@@ -39,8 +39,10 @@ class Requirements:
     """The same where nothing is learned."""
     cached_rows: int
     """Sequences that are sampled at the same time."""
-    prompt_tokens: int
-    """Tokens of the distinct prompts of these; after a first turn all are distinct."""
+    distinct_prompts: int
+    """Distinct prompts of these; siblings share theirs in the first turn only."""
+    new_tokens: int
+    """Tokens of a turn."""
     episodes: int
     """Episodes of one step that a rank plays at most."""
     checkpointing: bool
@@ -84,7 +86,8 @@ def read_requirements(
         micro_rows=rows,
         scored_rows=min(rows, MAX_SCORED_ROWS),
         cached_rows=cached,
-        prompt_tokens=distinct * max(1, longest - int(rollout.max_new_tokens)),
+        distinct_prompts=distinct,
+        new_tokens=int(rollout.max_new_tokens),
         episodes=episodes,
         checkpointing=bool(getattr(settings.policy, "gradient_checkpointing", False)),
         moments=_moments(settings.optim),
