@@ -153,7 +153,7 @@ def test_a_model_that_is_not_here_is_planned(four_billion, capsys) -> None:
     assert code == (0 if found["memory"]["off"]["fits"] else 1)
     _, adapters = plan(capsys, *many, "policy.lora.rank=64")
     assert adapters["memory"]["off"]["peak"] < peaks["off"] / 2
-    assert adapters["checkpoint_bytes"] < found["checkpoint_bytes"] / 20
+    assert adapters["checkpoint_bytes"] < found["checkpoint_bytes"] / 15
     _, quantized = plan(capsys, *many, "policy.lora.rank=64", "policy.quantization=nf4")
     saved = adapters["memory"]["off"]["static"]["weights"]
     assert quantized["memory"]["off"]["static"]["weights"] < saved / 2
