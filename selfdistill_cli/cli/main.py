@@ -24,6 +24,8 @@ COMMANDS: dict[str, str] = {
     "validate": "check an environment's tasks: do their references pass, do wrong answers fail",
     "check": "find out before a run whether its reward can rank",
     "compare": "set the runs of several methods side by side, with intervals and curves",
+    "plan": "say before a run how much memory, disk and time it needs, and which zero fits",
+    "export": "write a trained policy as a folder that transformers or peft load",
     "doctor": "say what this machine has, and whether training can start on it",
 }
 """Sub-commands, each a module of this package with `main(argv) -> int`, and what they do."""
@@ -47,6 +49,8 @@ examples:
   selfdistill validate env.data=FILE                 your tasks, before a long run
   selfdistill check reward reward=composite          can this reward rank at all?
   selfdistill compare 'gear_*' 'grpo_*'              methods side by side
+  selfdistill plan method=step_kd plan.gpus=8        does it fit, before it starts?
+  selfdistill export RUN OUT                         a model for other programs
 
 `selfdistill COMMAND --help` says more. Completion: eval "$(selfdistill -sc install=bash)"
 Exit codes: 0 finished, 1 the run failed, 2 the input was wrong, 75 stopped after a checkpoint.

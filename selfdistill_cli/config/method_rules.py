@@ -89,6 +89,18 @@ def skills_are_policies(settings: TrainSettings) -> Iterator[str]:
             )
 
 
+def products_need_plain_weights(settings: TrainSettings) -> Iterator[str]:
+    """An average of products is added to the base's matrices, which must not be in few bits."""
+    sync: Any = settings.method.sync  # pyright: ignore
+    kind = getattr(settings.policy, "quantization", "none")
+    if getattr(sync, "lora_average", "factors") == "product" and kind != "none":
+        yield (
+            f"method.sync.lora_average: got product, but policy.quantization={kind} keeps the base "
+            "in few bits, to which no product can be added; use method.sync.lora_average=factors, "
+            "or policy.quantization=none"
+        )
+
+
 def pairs_are_ranked(settings: TrainSettings) -> Iterator[str]:
     """A preference needs siblings of both signs."""
     method: Any = settings.method
@@ -222,13 +234,15 @@ def sampled_is_reverse(settings: TrainSettings) -> Iterator[str]:
 
 
 def paths_are_read(settings: TrainSettings) -> Iterator[str]:
-    """The student's own weights come from no path."""
+    """The student's own weights, and the base under its adapters, come from no path."""
+    meanings = {"policy": "the student itself", "base": "the base under the student's adapters"}
     views = {f"method.views.{n}": v for n, v in settings.method.views.items()}  # pyright: ignore
     for where, view in {**views, "teacher": settings.teacher}.items():
-        if getattr(view, "path", None) is not None and view.weights == "policy":  # pyright: ignore
+        path, weights = getattr(view, "path", None), getattr(view, "weights", "")
+        if path is not None and weights in meanings:
             yield (
-                f"{where}.path: got '{view.path}', but {where}.weights=policy is the student "  # pyright: ignore
-                f"itself; use {where}.weights=frozen"
+                f"{where}.path: got '{path}', but {where}.weights={weights} is "
+                f"{meanings[weights]}; use {where}.weights=frozen"
             )
 
 
@@ -259,6 +273,7 @@ METHOD_RULES: tuple[Callable[[TrainSettings], Iterator[str]], ...] = (
     signals_are_distributions_over_candidates,
     gate_needs_evaluations,
     skills_are_policies,
+    products_need_plain_weights,
     pairs_are_ranked,
     token_weights_reach_tokens,
     controllers_have_a_reading,

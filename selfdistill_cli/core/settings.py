@@ -44,10 +44,11 @@ class Settings:
 class ViewSettings(Settings):
     """Under which weights and with which privileged text the sampled tokens are scored."""
 
-    weights: Literal["policy", "slow_copy", "frozen"]
-    """The student as it is now, the copy that `method.sync` moves, or weights that never change."""
+    weights: Literal["policy", "slow_copy", "frozen", "base"]
+    """The student as it is now, the copy that `method.sync` moves, weights that never change, or
+    the base model under the adapters."""
     path: str | None
     """First weights of a slow copy, or all of a frozen view: a folder, or RUN[:best|:latest|:STEP]
-    (same tokenizer); null is the run's initial policy."""
+    (same tokenizer); null is the run's initial policy, trained adapters included."""
     hints: list[HintKind]
     """Privileged text added to the prompt, in this order; empty scores the student's own prompt."""

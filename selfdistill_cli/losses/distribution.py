@@ -15,8 +15,9 @@ import torch
 from selfdistill_cli.losses.logprobs import (
     LOGITS_PER_CHUNK,
     chunked_gradients,
-    finite,
+    finite_,
     log_softmax,
+    row_entropy,
 )
 
 Kind = Literal["forward", "reverse", "jsd"]
@@ -144,6 +145,7 @@ class _Divergence(torch.autograd.Function):
             rows = slice(start, start + size)
             log_s = log_softmax(hidden_NH[rows], unembedding_VH, bias_V, temperature)
             values.append(_value(*_common_support(log_s, teacher, rows, temperature), share))
+            del log_s  # or the next chunk's logits are made while these are still there
         ctx.save_for_backward(hidden_NH, unembedding_VH, bias_V)
         ctx.teacher, ctx.share, ctx.temperature, ctx.size = teacher, share, temperature, size
         return torch.cat(values)
@@ -201,11 +203,12 @@ def _value(log_s: torch.Tensor, log_t: torch.Tensor, share: float) -> torch.Tens
 
 def _weighted_ratio(log_p: torch.Tensor, log_q: torch.Tensor) -> torch.Tensor:
     """p (log p - log q), and 0 where p = 0."""
-    return (log_p.exp() * (log_p - log_q)).masked_fill_(log_p == -torch.inf, 0.0)
+    return (log_p - log_q).mul_(log_p.exp()).masked_fill_(log_p == -torch.inf, 0.0)
 
 
 def _log_mixture(log_s: torch.Tensor, log_t: torch.Tensor, share: float) -> torch.Tensor:
-    return torch.logaddexp(log_s + math.log1p(-share), log_t + math.log(share))
+    student = log_s + math.log1p(-share)
+    return torch.logaddexp(student, log_t + math.log(share), out=student)
 
 
 def _logits_gradient(
@@ -217,19 +220,19 @@ def _logits_gradient(
     total = slope.sum(-1, keepdim=True)
     if isinstance(teacher, TopTeacher):
         # Without a tail every entry outside the ids has probability 0, and so a share of 0.
-        within_tail = (log_s_NV - finite(log_s[:, -1:])).exp_()
+        within_tail = (log_s_NV - finite_(log_s[:, -1:])).exp_()
         slope_NV = within_tail.mul_(slope[:, -1:])
         slope = slope_NV.scatter_(-1, teacher.ids_NK[rows], slope[:, :-1])
-    return slope - log_s_NV.exp() * total
+    return slope.sub_(log_s_NV.exp().mul_(total))
 
 
 def _weighted_slope(log_s: torch.Tensor, log_t: torch.Tensor, share: float) -> torch.Tensor:
     """S g with g = -T/S (forward), log S - log T (reverse), (1-alpha)(log S - log M) (jsd)."""
     if share == 0.0:
-        return -log_t.exp()
+        return log_t.exp().neg_()
     if share == 1.0:
         return _weighted_ratio(log_s, log_t)
-    return (1.0 - share) * _weighted_ratio(log_s, _log_mixture(log_s, log_t, share))
+    return _weighted_ratio(log_s, _log_mixture(log_s, log_t, share)).mul_(1.0 - share)
 
 
 def _largest(log_p_NV: torch.Tensor, k: int | None) -> torch.Tensor:
@@ -264,5 +267,6 @@ def entropy(
     for start in range(0, max(1, len(hidden_NH)), size):
         hidden = hidden_NH[start : start + size]
         log_p = log_softmax(hidden, unembedding_VH, bias_V, temperature)
-        parts.append(-(log_p.exp() * finite(log_p)).sum(-1))
+        parts.append(row_entropy(log_p))
+        del log_p
     return torch.cat(parts)

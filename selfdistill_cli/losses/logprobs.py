@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-LOGITS_PER_CHUNK = 2**26
-"""Logits that exist at one time: 256 MiB in float32."""
+LOGITS_PER_CHUNK = 2**25
+"""Logits that exist at one time: 128 MiB in float32, and work on them needs two to three times."""
 
 
 def align_to_tokens(outputs_BT: torch.Tensor) -> torch.Tensor:
@@ -89,7 +89,8 @@ class _RowStatistics(torch.autograd.Function):
             log_p = log_softmax(hidden, unembedding_VH, bias_V, temperature)
             logprobs.append(log_p.gather(-1, ids[:, None]).squeeze(-1))
             if need_entropy:
-                entropies.append(-(log_p.exp() * finite(log_p)).sum(-1))
+                entropies.append(row_entropy(log_p))
+            del log_p  # or the next chunk's logits are made while these are still there
         logprobs_N = torch.cat(logprobs)
         entropy_N = torch.cat(entropies) if need_entropy else logprobs_N.new_zeros(0)
         ctx.save_for_backward(hidden_NH, unembedding_VH, bias_V, ids_N, entropy_N)
@@ -117,8 +118,9 @@ def chunked_gradients(
 ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
     """Gradients of hidden states, unembedding and bias, a chunk of rows at a time.
 
-    `gradient(rows, log_p)` is d loss / d (logits / temperature) [n,V]. `ctx` knows `size`,
-    `temperature` and which inputs want a gradient. Chunks are added in float32 at least.
+    `gradient(rows, log_p)` is d loss / d (logits / temperature) [n,V]; it may write over `log_p`.
+    `ctx` knows `size`, `temperature` and which inputs want a gradient. Chunks are added in float32
+    at least.
     """
     wants_hidden, wants_unembedding, wants_bias = ctx.needs_input_grad[:3]
     wide = torch.promote_types(unembedding_VH.dtype, torch.float32)
@@ -130,15 +132,16 @@ def chunked_gradients(
     for start in range(0, len(hidden_NH), ctx.size):
         rows = slice(start, start + ctx.size)
         hidden = hidden_NH[rows]
-        log_p = log_softmax(hidden, unembedding_VH, bias_V, ctx.temperature)
-        grad = gradient(rows, log_p).div_(ctx.temperature)
-        narrow = grad.to(unembedding_VH.dtype)
-        if grad_hidden_NH is not None:
-            grad_hidden_NH[rows] = narrow @ unembedding_VH
-        if grad_VH is not None:
-            grad_VH += narrow.T @ hidden
+        grad = gradient(rows, log_softmax(hidden, unembedding_VH, bias_V, ctx.temperature))
+        grad.div_(ctx.temperature)
         if grad_V is not None:
             grad_V += grad.sum(0)
+        grad = grad.to(unembedding_VH.dtype)
+        if grad_hidden_NH is not None:
+            grad_hidden_NH[rows] = grad @ unembedding_VH
+        if grad_VH is not None:
+            grad_VH += grad.T @ hidden
+        del grad
     grad_VH = None if grad_VH is None else grad_VH.to(unembedding_VH.dtype)
     if grad_V is not None and bias_V is not None:
         grad_V = grad_V.to(bias_V.dtype)
@@ -163,18 +166,29 @@ def _logits_gradient(
     grad_logprobs_N: torch.Tensor,
     entropy: tuple[torch.Tensor, torch.Tensor] | None,
 ) -> torch.Tensor:
-    """d/dz: log p_id gives onehot - p; the entropy H gives -p (log p + H)."""
+    """d/dz: log p_id gives onehot - p; the entropy H gives -p (log p + H). Writes over `log_p_NV`.
+
+    In place, because every tensor of this size adds a chunk to the peak.
+    """
+    grad_NV = log_p_NV.exp()
     factor: torch.Tensor = grad_logprobs_N[:, None]
     if entropy is not None:
         entropy_N, grad_entropy_N = entropy
-        factor = factor + grad_entropy_N[:, None] * (finite(log_p_NV) + entropy_N[:, None])
-    grad_NV = -(log_p_NV.exp() * factor)
+        factor = finite_(log_p_NV).add_(entropy_N[:, None])
+        factor = factor.mul_(grad_entropy_N[:, None]).add_(grad_logprobs_N[:, None])
+    grad_NV.mul_(factor).neg_()
     return grad_NV.scatter_add_(-1, ids_N[:, None], grad_logprobs_N[:, None])
 
 
-def finite(log_p_NV: torch.Tensor) -> torch.Tensor:
-    """0 * log 0 = 0: the second factor is made finite before it is multiplied."""
-    return log_p_NV.masked_fill(log_p_NV == -torch.inf, 0.0)
+def row_entropy(log_p_NV: torch.Tensor) -> torch.Tensor:
+    """Entropy of each row in nats [N]. Writes over `log_p_NV`."""
+    p_NV = log_p_NV.exp()
+    return -p_NV.mul_(finite_(log_p_NV)).sum(-1)
+
+
+def finite_(log_p_NV: torch.Tensor) -> torch.Tensor:
+    """0 * log 0 = 0: the second factor is made finite, in place, before it is multiplied."""
+    return log_p_NV.masked_fill_(log_p_NV == -torch.inf, 0.0)
 
 
 def _spread(values_N: torch.Tensor, chosen_BT: torch.Tensor) -> torch.Tensor:

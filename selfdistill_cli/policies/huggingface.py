@@ -19,13 +19,20 @@ TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_conf
 
 
 def HuggingFacePolicy(settings: HuggingFaceSettings) -> CausalPolicy:
-    """Build the policy of `policy=hf`."""
+    """Build the policy of `policy=hf`; raises ConfigError."""
+    if settings.quantization != "none" and settings.lora.rank == 0:
+        raise ConfigError(
+            f"policy.quantization: got {settings.quantization}, but quantized weights cannot be "
+            "trained themselves; add adapters with policy.lora.rank=16, or use "
+            "policy.quantization=none"
+        )
     template = read_template(settings.chat_template)
     policy = load_policy(
         Path(settings.path),
         dtype=settings.dtype,
         attn_implementation=settings.attn_implementation,
         chat_template=template,
+        quantization=settings.quantization,
     )
     model = policy.backbone
     if settings.gradient_checkpointing:
@@ -114,6 +121,7 @@ def load_policy(
     dtype: str = "float32",
     attn_implementation: str = "sdpa",
     chat_template: str | None = None,
+    quantization: str = "none",
 ) -> CausalPolicy:
     """Load a model and its tokenizer from a local folder, with dropout switched off.
 
@@ -127,6 +135,11 @@ def load_policy(
     from selfdistill_cli.policies.causal import CausalPolicy
     from selfdistill_cli.policies.chat import TemplateChat
 
+    more: dict[str, Any] = {}
+    if quantization != "none":
+        from selfdistill_cli.policies.quantization import quantization_config
+
+        more["quantization_config"] = quantization_config(quantization, getattr(torch, dtype))
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
         model = AutoModelForCausalLM.from_pretrained(
@@ -134,11 +147,16 @@ def load_policy(
             dtype=getattr(torch, dtype),
             attn_implementation=attn_implementation,
             local_files_only=True,
+            **more,
         )
     except (ValueError, ImportError, OSError, KeyError) as error:
         raise ConfigError(
             f"policy.path={path}: the folder cannot be loaded as a causal language model: {error}"
         ) from error
+    if quantization != "none":
+        from selfdistill_cli.policies.quantization import keep_gradients
+
+        keep_gradients(model)
     _switch_dropout_off(model)
     if chat_template is not None:
         tokenizer.chat_template = chat_template

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,10 @@ def add_adapter(model: Any, settings: LoraSettings) -> Any:
 
 
 def load_adapter(model: Any, directory: Path) -> None:
-    """Read the adapters that `save_pretrained` wrote into an existing peft model."""
+    """Read the adapters that `save_pretrained` wrote into an existing peft model.
+
+    Raises CheckpointError unless rank, scale and adapted layers are those of the model.
+    """
     from peft import set_peft_model_state_dict
     from safetensors.torch import load_file
 
@@ -55,9 +59,49 @@ def load_adapter(model: Any, directory: Path) -> None:
         raise CheckpointError(
             f"{directory}: has no {ADAPTER_FILE}; expected a checkpoint of a run with policy.lora"
         )
-    report = set_peft_model_state_dict(model, load_file(file))
-    if report.unexpected_keys:
+    _check_scale(model, directory)
+    weights = load_file(file)
+    expected = {name.replace(".default.", ".") for name, _ in _factors(model)}
+    for name in sorted(expected ^ weights.keys()):
+        found, lacks = (file, "the policy") if name in weights else ("the policy", file)
         raise CheckpointError(
-            f"{file}: holds {report.unexpected_keys[0]}, which the policy's adapters lack; use "
-            "the policy.lora settings that it was trained with"
+            f"{file}: does not fit the policy's adapters: {found} has {name} and {lacks} does not; "
+            "use the policy.lora settings that it was trained with"
         )
+    set_peft_model_state_dict(model, weights)
+
+
+def _factors(model: Any) -> list[tuple[str, Any]]:
+    return [(name, p) for name, p in model.named_parameters() if ".lora_" in name]
+
+
+def _check_scale(model: Any, directory: Path) -> None:
+    """A wrong alpha would load without a word and make the policy another one."""
+    file = directory / ADAPTER_CONFIG
+    try:
+        saved = json.loads(file.read_text())
+        scale = {"rank": saved["r"], "alpha": saved["lora_alpha"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{file} cannot be read as the settings of adapters: {error}") from (
+            error
+        )
+    for option in ("use_dora", "use_rslora", "rank_pattern", "alpha_pattern"):
+        if saved.get(option):
+            raise CheckpointError(
+                f"{file}: sets {option}, which policy.lora cannot continue; expected plain LoRA. "
+                "Merge it into its base with peft, and give the result as policy.path."
+            )
+    own = model.peft_config["default"]
+    for name, mine in (("rank", own.r), ("alpha", own.lora_alpha)):
+        if scale[name] != mine:
+            raise CheckpointError(
+                f"{file}: was trained with policy.lora.{name}={scale[name]:g}, and this run has "
+                f"policy.lora.{name}={mine:g}; use policy.lora.{name}={scale[name]:g}"
+            )
+
+
+def merge_adapters(model: Any) -> Any:
+    """Add the adapters to the weights and return the bare model; one without them as it is."""
+    if not hasattr(model, "peft_config"):
+        return model
+    return model.merge_and_unload(safe_merge=True)

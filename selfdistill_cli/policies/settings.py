@@ -66,6 +66,8 @@ class HuggingFaceSettings(Settings):
     """Attention kernel; flash_attention_2 needs its package and a GPU."""
     gradient_checkpointing: bool
     """Recompute activations in the backward pass: less memory, about a third more time."""
+    quantization: Literal["none", "nf4", "int8"]
+    """Keep the frozen linear layers under adapters in 4 or 8 bits (QLoRA); needs bitsandbytes."""
     chat_template: str | None
     """null = the tokenizer's own; `plain` = the shipped one for base models; or a Jinja file."""
     lora: LoraSettings

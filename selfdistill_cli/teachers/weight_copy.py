@@ -109,6 +109,19 @@ class WeightCopy:
         self.good = None if good is None else {n: value.to(device) for n, value in good.items()}
 
 
+class BaseCopy(WeightCopy):
+    """The base model under the adapters, which never changes: their second factors are 0.
+
+    Not the same as the initial policy where a run starts from trained adapters.
+    """
+
+    def __init__(self, backbone: nn.Module):
+        super().__init__(backbone, dtype=None)
+        for name, value in self.slow.items():
+            if "lora_B" in name:
+                value.zero_()
+
+
 class AdapterProductCopy(WeightCopy):
     """Averages the product B A of every adapter instead of its factors: exact, and dense.
 

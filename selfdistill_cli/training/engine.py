@@ -13,10 +13,11 @@ from selfdistill_cli.core.needs import Needs
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.types import Batch, PolicyOutput
 from selfdistill_cli.policies.causal import CausalPolicy
-from selfdistill_cli.training.settings import OptimSettings, TorchEngineSettings
+from selfdistill_cli.training.optimizers import make_optimizer
+from selfdistill_cli.training.settings import ScheduleSettings, TorchEngineSettings
 
 
-def learning_rate_factor(settings: OptimSettings, step: int, max_steps: int) -> float:
+def learning_rate_factor(settings: ScheduleSettings, step: int, max_steps: int) -> float:
     """Share of the peak learning rate at a step counted from 1."""
     if step <= settings.warmup_steps:
         return step / settings.warmup_steps
@@ -39,7 +40,7 @@ class TorchEngine:
         self,
         settings: TorchEngineSettings,
         policy: CausalPolicy,
-        optim: OptimSettings,
+        optim: ScheduleSettings,
         max_steps: int,
         seed: int,
     ):
@@ -49,12 +50,7 @@ class TorchEngine:
         self.seed = seed
         self.device = _device(settings.device)
         policy.to(self.device)
-        self.optimizer = torch.optim.AdamW(
-            _parameter_groups(policy, optim),
-            lr=optim.lr,
-            betas=(optim.beta1, optim.beta2),
-            eps=optim.epsilon,
-        )
+        self.optimizer = make_optimizer(policy, optim)
 
     def begin_step(self, step: int) -> float:
         """Set the learning rate and torch's random stream (dropout); return the rate."""
@@ -132,19 +128,3 @@ def _device(name: str) -> torch.device:
             "install a torch that is built for this machine's GPU"
         )
     return torch.device(name)
-
-
-def _parameter_groups(policy: CausalPolicy, optim: OptimSettings) -> list[dict[str, Any]]:
-    """Matrices are decayed, vectors are not; the critic's head has its own learning rate."""
-    head = {id(p) for p in policy.value_head.parameters()} if policy.value_head else set()
-    trained = [p for p in policy.parameters() if p.requires_grad]
-    groups = [
-        ([p for p in trained if id(p) not in head and p.ndim >= 2], optim.lr, optim.weight_decay),
-        ([p for p in trained if id(p) not in head and p.ndim < 2], optim.lr, 0.0),
-        ([p for p in trained if id(p) in head], optim.value_lr or optim.lr, 0.0),
-    ]
-    return [
-        {"params": parameters, "weight_decay": decay, "peak_lr": rate}
-        for parameters, rate, decay in groups
-        if parameters
-    ]

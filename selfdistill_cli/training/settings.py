@@ -22,8 +22,8 @@ class TorchEngineSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimSettings(Settings):
-    """AdamW and its learning-rate schedule."""
+class ScheduleSettings(Settings):
+    """What every optimizer has: learning rates, decay, clipping, a schedule."""
 
     implementation: ClassVar[str] = ""
 
@@ -31,14 +31,8 @@ class OptimSettings(Settings):
     """Peak learning rate."""
     value_lr: float | None
     """Learning rate of the critic's head, null = lr."""
-    beta1: float
-    """Decay of the first moment."""
-    beta2: float
-    """Decay of the second moment."""
-    epsilon: float
-    """Added to the root of the second moment."""
     weight_decay: float
-    """Decoupled weight decay, on matrices only."""
+    """Weight decay, on matrices only."""
     max_grad_norm: float
     """Gradients are scaled down to this global norm."""
     schedule: Literal["constant", "linear", "cosine"]
@@ -50,10 +44,42 @@ class OptimSettings(Settings):
 
     def __post_init__(self) -> None:
         in_range(self, 0, inf, "lr", "value_lr", "weight_decay", "warmup_steps")
-        in_range(self, 0, 0.999999, "beta1", "beta2")
-        in_range(self, 1e-30, 1, "epsilon")
         in_range(self, 1e-12, inf, "max_grad_norm")
         in_range(self, 0, 1, "min_lr_ratio")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimSettings(ScheduleSettings):
+    """AdamW, whose weight decay is decoupled."""
+
+    beta1: float
+    """Decay of the first moment."""
+    beta2: float
+    """Decay of the second moment."""
+    epsilon: float
+    """Added to the root of the second moment."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_range(self, 0, 0.999999, "beta1", "beta2")
+        in_range(self, 1e-30, 1, "epsilon")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SgdSettings(ScheduleSettings):
+    """Gradient descent, for comparisons that AdamW's division would blur."""
+
+    momentum: float
+    """Decay of the running sum of gradients, 0 = none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_range(self, 0, 0.999999, "momentum")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adam8bitSettings(OptimSettings):
+    """AdamW whose moments take one byte each; needs bitsandbytes (selfdistill[quant])."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +213,7 @@ class TrainSettings(Settings):
     """The recipe."""
     rollout: Settings
     """The engine that samples."""
-    optim: OptimSettings
+    optim: ScheduleSettings
     """Optimizer and schedule."""
     batch: Settings
     """Sizes of collections, updates and micro-batches."""

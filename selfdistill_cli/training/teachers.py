@@ -15,7 +15,12 @@ from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.policies.huggingface import load_policy
 from selfdistill_cli.policies.lora import ADAPTER_CONFIG
 from selfdistill_cli.teachers.settings import HeuristicSettings
-from selfdistill_cli.teachers.weight_copy import AdapterProductCopy, HeadCopy, WeightCopy
+from selfdistill_cli.teachers.weight_copy import (
+    AdapterProductCopy,
+    BaseCopy,
+    HeadCopy,
+    WeightCopy,
+)
 from selfdistill_cli.training.engine import TorchEngine
 from selfdistill_cli.training.initial import policy_folder
 from selfdistill_cli.training.scorers import CopyScorer, ModelScorer, Scorer, StudentScorer
@@ -82,6 +87,8 @@ def build_scorers(
         elif view.weights == "slow_copy":
             assert slow_copy is not None, "config.rules asks for a sync that keeps a copy"
             scorers[name] = CopyScorer(engine, slow_copy)
+        elif view.weights == "base":
+            scorers[name] = CopyScorer(engine, _base_copy(policy, name))
         elif view.path is None:
             initial = initial or WeightCopy(policy.backbone, dtype=None)
             scorers[name] = CopyScorer(engine, initial)
@@ -89,6 +96,18 @@ def build_scorers(
             key = "teacher.path" if name == "teacher" else f"method.views.{name}.path"
             scorers[name] = ModelScorer(_other_model(policy, view.path, root, key))
     return scorers
+
+
+def _base_copy(policy: CausalPolicy, name: str) -> BaseCopy:
+    """The base under the student's adapters; raises ConfigError if there are none."""
+    key = "teacher" if name == "teacher" else f"method.views.{name}"
+    if not hasattr(policy.backbone, "peft_config"):
+        raise ConfigError(
+            f"{key}.weights: got base, but the policy has no adapters (policy.lora.rank=0), so "
+            f"there is no base beside it; use {key}.weights=frozen with {key}.path=FOLDER of the "
+            f"model that you mean, or {key}.path=null for the run's initial policy"
+        )
+    return BaseCopy(policy.backbone)
 
 
 def _other_model(policy: CausalPolicy, path: str, root: str, key: str) -> CausalPolicy:

@@ -144,7 +144,7 @@ def test_every_option_composes_and_is_checked(group: str) -> None:
             ["env.validation_fraction=0.7", "env.test_fraction=0.7"],
             "env.test_fraction: got 0.7, expected at most 0.3",
         ),
-        (["optim=null"], "optim: got null, expected one of the options adamw, adamw_llm"),
+        (["optim=null"], "optim: got null, expected one of the options adamw, adamw_8bit"),
         (["method=null"], "method: got null, expected one of the options"),
         (["teacher=null"], "teacher: got null, expected one of the options"),
         (["method/credit=null"], "method/credit: got null, expected one of the options"),

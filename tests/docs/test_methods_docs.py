@@ -31,6 +31,8 @@ from selfdistill_cli.cli import (
     compare,
     doctor,
     eval,
+    export,
+    plan,
     resume,
     sync,
     validate,
@@ -38,6 +40,7 @@ from selfdistill_cli.cli import (
 )
 from selfdistill_cli.cli.arguments import parse
 from selfdistill_cli.config import catalog, rules, sweeps
+from selfdistill_cli.config.checked import build
 from selfdistill_cli.config.compose import Composed, compose
 from selfdistill_cli.config.resolved import changed
 from selfdistill_cli.core.errors import ConfigError
@@ -49,6 +52,7 @@ from selfdistill_cli.methods import (
     term_settings,
 )
 from selfdistill_cli.teachers import settings as teacher_settings
+from selfdistill_cli.training.planning.hardware import Hardware
 
 CONF = ROOT / "conf"
 RECIPES = sorted(path.stem for path in (CONF / "method").glob("*.yaml"))
@@ -105,11 +109,19 @@ def _check_verify_resume(rest: list[str]) -> None:
     rules.check(composed(tuple(w for w in rest if not w.startswith("steps="))).settings)
 
 
+def _check_plan(rest: list[str]) -> None:
+    overrides, keys, _, _ = plan.parse(rest)
+    assert build(keys, Hardware, "plan")
+    composed(tuple(overrides))
+
+
 UNDERSTOOD: dict[str, Callable[[list[str]], object]] = {
     "checkpoints": checkpoints.parse,
     "compare": _check_compare,
     "doctor": lambda rest: composed(tuple(doctor.parse(rest)[0])),
     "eval": eval.parse,
+    "export": export.parse,
+    "plan": _check_plan,
     "resume": _check_resume,
     "sync": sync.parse,
     "validate": lambda rest: composed(tuple(validate.parse(rest).words)),

@@ -32,6 +32,7 @@ def hf_settings(path, **changes):
         "dtype": "float32",
         "attn_implementation": "sdpa",
         "gradient_checkpointing": False,
+        "quantization": "none",
         "chat_template": None,
         "lora": dataclasses.replace(LORA, rank=0),
     }

@@ -1,0 +1,1 @@
+"""What a run will need, computed before it starts: memory by part, disk, time."""
