@@ -193,6 +193,6 @@ class SearchWorld:
     def _listed(self, name: str, **arguments: Any) -> Action | None:
         """Return the action; None if only listed ones can be written and it is not listed."""
         action = Action(name=name, arguments=arguments)
-        if self._settings.format == "choices" and action not in self.choices():
+        if self._settings.picks and action not in self.choices():
             return None
         return action
