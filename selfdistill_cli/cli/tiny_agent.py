@@ -18,7 +18,7 @@ from selfdistill_cli.config.compose import compose
 from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.policies.settings import shipped_agents
 from selfdistill_cli.training.demonstrations import replies
-from selfdistill_cli.training.initial import run_policy
+from selfdistill_cli.training.initial import policy_folder
 
 VOCABULARY = 1000
 EPISODES = 300
@@ -56,12 +56,12 @@ def write_tokenizer(folder: Path) -> None:
 
 
 def write_weights(folder: Path, env: str, run: str) -> None:
-    """Save the policy of `RUN[:best|:latest|:STEP]` for an environment, in half precision."""
+    """Save the policy of a folder or of `RUN[:STEP]` for an environment, in half precision."""
     from selfdistill_cli.policies.huggingface import load_policy
 
     if env not in ENVIRONMENTS:
         raise ConfigError(f"environment: got {env}, expected one of {', '.join(ENVIRONMENTS)}")
-    model: Any = load_policy(run_policy(run, "runs")).backbone
+    model: Any = load_policy(policy_folder(run, "runs", "RUN")).backbone
     model.half().save_pretrained(folder / env)
 
 
