@@ -57,6 +57,10 @@ tiny_agent: $(INSTALLED)
 	$(BIN)/python -m selfdistill_cli.cli.tiny_agent weights textgame warmup_agent_textgame:60
 	$(BIN)/selfdistill train experiment=warmup_agent_math tracker=none
 	$(BIN)/python -m selfdistill_cli.cli.tiny_agent weights math warmup_agent_math:280
+	$(BIN)/selfdistill train experiment=warmup_agent_search tracker=none
+	$(BIN)/python -m selfdistill_cli.cli.tiny_agent weights search warmup_agent_search:110
+	$(BIN)/selfdistill train experiment=warmup_agent_tools tracker=none
+	$(BIN)/python -m selfdistill_cli.cli.tiny_agent weights tools warmup_agent_tools:70
 
 clean:
 	rm -rf $(VENV)
