@@ -103,7 +103,7 @@ def test_the_shipped_agent_solves_some_tasks_and_is_trained(name, tmp_path, monk
     """Solved: more than by chance, fewer than all, so that there is something to learn."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     small = ("run.name=r", "run.max_steps=1", "batch.tasks_per_step=2", "eval.every=1",
-             "eval.num_tasks=60", "eval.samples_per_task=1", "run.trajectories_every=0")  # fmt: skip
+             "eval.num_tasks=60", "eval.samples_per_task=1")  # fmt: skip
     run(tmp_path, "train", f"experiment=agent_{name}", "tracker=none", *small)
     first, last = (numbers(tmp_path / "runs/r")[i] for i in (0, -1))
     assert 0.1 < first["eval/success"] < 0.7
