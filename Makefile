@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-all lint tiny clean
+.PHONY: help install train test test-all lint tiny tiny_agent clean
 
 help:
 	@echo "make install           create $(VENV) and install selfdistill into it"
@@ -22,6 +22,7 @@ help:
 	@echo "make test-all          all tests"
 	@echo "make lint              ruff, import contracts, pyright"
 	@echo "make tiny              make the embedded policy again, from nothing (about 20 minutes)"
+	@echo "make tiny_agent        make the embedded agents again, from nothing (minutes for each)"
 	@echo "make clean             remove $(VENV)"
 	@echo "Another Python: make install PYTHON=python3.12"
 
@@ -48,6 +49,18 @@ tiny: $(INSTALLED)
 	$(BIN)/selfdistill train experiment=warmup_tiny_copy tracker=none
 	$(BIN)/selfdistill train experiment=warmup_tiny_parts tracker=none
 	$(BIN)/selfdistill train experiment=warmup_tiny tracker=none
+
+# One tokenizer for all agents, then for each environment its warm-up and the step that ships.
+tiny_agent: $(INSTALLED)
+	$(BIN)/python -m selfdistill_cli.cli.tiny_agent tokenizer
+	$(BIN)/selfdistill train experiment=warmup_agent_textgame tracker=none
+	$(BIN)/python -m selfdistill_cli.cli.tiny_agent weights textgame warmup_agent_textgame:60
+	$(BIN)/selfdistill train experiment=warmup_agent_math tracker=none
+	$(BIN)/python -m selfdistill_cli.cli.tiny_agent weights math warmup_agent_math:280
+	$(BIN)/selfdistill train experiment=warmup_agent_search tracker=none
+	$(BIN)/python -m selfdistill_cli.cli.tiny_agent weights search warmup_agent_search:110
+	$(BIN)/selfdistill train experiment=warmup_agent_tools tracker=none
+	$(BIN)/python -m selfdistill_cli.cli.tiny_agent weights tools warmup_agent_tools:70
 
 clean:
 	rm -rf $(VENV)

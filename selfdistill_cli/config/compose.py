@@ -25,6 +25,7 @@ from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.training.settings import TrainSettings
 
 DERIVED_NAME = "method, env, seed and a hash of the configuration"
+CHOSEN_ENV = "the choice of env"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +56,11 @@ def compose(
     config, files = compose_unchecked(typed, folders, config_name)
     choices = {k: v for k, v in config.hydra.runtime.choices.items() if not k.startswith("hydra/")}
     container = _plain(config)
+    follows_env = _follow_env(container, choices)
     values = [o for o in typed if not overrides.is_choice(o, folders) and not o.is_delete()]
     origin = provenance.origins(container, files, values, folders)
+    if follows_env:
+        origin["policy.weights"] = CHOSEN_ENV
     try:
         settings: TrainSettings = build(container, TrainSettings)
     except ConfigError as error:
@@ -68,6 +72,18 @@ def compose(
         container["run"]["name"] = name
         origin["run.name"] = DERIVED_NAME
     return Composed(settings=settings, container=container, origins=origin, choices=choices)
+
+
+def _follow_env(container: Mapping[str, Any], choices: Mapping[str, str]) -> bool:
+    """Let a policy whose `weights` are left open take those of the chosen environment.
+
+    Returns whether it did. The name is then part of config.yaml, so that a run stays what it was.
+    """
+    policy = container.get("policy")
+    if not isinstance(policy, dict) or policy.get("weights", "") is not None:
+        return False
+    policy["weights"] = choices.get("env")
+    return True
 
 
 def read_words(words: Sequence[str], folders: Sequence[Path]) -> list[Override]:

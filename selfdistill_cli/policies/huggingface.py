@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selfdistill_cli.core.errors import ConfigError
-from selfdistill_cli.policies.settings import HuggingFaceSettings, TinySettings
+from selfdistill_cli.policies.settings import (
+    HuggingFaceSettings,
+    TinyAgentSettings,
+    TinySettings,
+    shipped_agents,
+)
 
 if TYPE_CHECKING:
     from selfdistill_cli.policies.causal import CausalPolicy
@@ -50,8 +55,21 @@ def HuggingFacePolicy(settings: HuggingFaceSettings) -> CausalPolicy:
 def TinyPolicy(settings: TinySettings) -> CausalPolicy:
     """Build the policy of `policy=tiny`: shipped weights, a folder's, or new random ones."""
     path = shipped_tiny() if settings.path is None else Path(settings.path)
-    if not settings.from_scratch:
-        return load_policy(path)
+    return _new_policy(settings, path) if settings.from_scratch else load_policy(path)
+
+
+def TinyAgentPolicy(settings: TinyAgentSettings) -> CausalPolicy:
+    """Build the policy of `policy=tiny_agent`: as TinyPolicy, with an environment's weights."""
+    if settings.path is not None:
+        return TinyPolicy(settings)
+    if settings.from_scratch:
+        return _new_policy(settings, shipped_agents())
+    assert settings.weights is not None
+    return load_policy(shipped_agents() / settings.weights, tokenizer_path=shipped_agents())
+
+
+def _new_policy(settings: TinySettings, path: Path) -> CausalPolicy:
+    """Return random weights of the settings' shape for the tokenizer in `path`."""
     from transformers import AutoTokenizer
 
     from selfdistill_cli.policies.causal import CausalPolicy
@@ -118,6 +136,7 @@ def read_template(choice: str | None) -> str | None:
 def load_policy(
     path: Path,
     *,
+    tokenizer_path: Path | None = None,
     dtype: str = "float32",
     attn_implementation: str = "sdpa",
     chat_template: str | None = None,
@@ -125,10 +144,12 @@ def load_policy(
 ) -> CausalPolicy:
     """Load a model and its tokenizer from a local folder, with dropout switched off.
 
+    `tokenizer_path` is the tokenizer's folder where it is not the model's.
     Dropout is off because the ratio and every divergence compare the same weights at sampling and
     at the update: with it, they would differ at equal weights.
     """
-    check_folder(path)
+    if tokenizer_path is None:
+        check_folder(path)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -141,7 +162,7 @@ def load_policy(
 
         more["quantization_config"] = quantization_config(quantization, getattr(torch, dtype))
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(tokenizer_path or path, local_files_only=True)
         model = AutoModelForCausalLM.from_pretrained(
             path,
             dtype=getattr(torch, dtype),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
 from typing import ClassVar, Literal
 
+from selfdistill_cli.core.errors import FieldError
 from selfdistill_cli.core.settings import Settings
 
 
@@ -48,6 +51,40 @@ class TinySettings(Settings):
     """Positions that the model is built for."""
     weights_seed: int
     """Seed of the new weights."""
+
+
+def shipped_agents() -> Path:
+    """Folder of the agents' tokenizer; one folder for each environment in it has the weights."""
+    return Path(str(resources.files("selfdistill_cli.policies") / "weights" / "tiny_agent"))
+
+
+def shipped_agent_names() -> list[str]:
+    """The environments that agents' weights ship for."""
+    return sorted(file.parent.name for file in shipped_agents().glob("*/config.json"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TinyAgentSettings(TinySettings):
+    """The embedded agents: a small model with weights of its own for each environment."""
+
+    implementation: ClassVar[str] = "selfdistill_cli.policies.huggingface:TinyAgentPolicy"
+
+    weights: str | None
+    """Environment whose shipped weights are loaded (read if path is null and from_scratch false);
+    null = the one that `env=` chooses."""
+
+    def __post_init__(self) -> None:
+        """Refuse an environment that no weights ship for."""
+        known = shipped_agent_names()
+        if self.path is None and not self.from_scratch and self.weights not in known:
+            raise FieldError(
+                "weights",
+                repr(self.weights),
+                f"one of {', '.join(known)} (the environments that agents ship for); for another "
+                "one use policy=tiny, or warm up an agent of your own with method=sft "
+                "policy.from_scratch=true as experiment=warmup_agent_textgame does, and give "
+                "its folder as policy.path",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from selfdistill_cli.batching.samples import demonstration_sample, samples_of
 from selfdistill_cli.core.errors import ConfigError
-from selfdistill_cli.core.protocols import Chat, Env
+from selfdistill_cli.core.protocols import Chat, Env, StepResult
 from selfdistill_cli.core.types import Finish, Generation, Sample, Stop, Task, Trajectory, Turn
 
 
@@ -34,14 +34,24 @@ def demonstrate(
     return (demonstration_sample(prompt_ids, chat.answer_ids(task.answer)),)
 
 
+def replies(
+    env: Env, task: Task, texts: Sequence[str], seed: int
+) -> Iterator[tuple[str, StepResult]]:
+    """Yield each text of an episode with the environment's reply, to the end of the episode."""
+    episode = env.episode(task, seed)
+    for text in texts:
+        result = episode.step(text)
+        yield text, result
+        if result.done:
+            break
+
+
 def _played(
     env: Env, chat: Chat, task: Task, prompt_ids: Sequence[int], texts: Sequence[str], seed: int
 ) -> tuple[Sample, ...]:
-    episode = env.episode(task, seed)
     turns: list[Turn] = []
     ids = list(prompt_ids)
-    for text in texts:
-        result = episode.step(text)
+    for text, result in replies(env, task, texts, seed):
         action = chat.answer_ids(text)
         made = Generation(
             action_ids=action, logprobs=np.zeros(len(action), np.float32), finish=Finish.STOP
@@ -49,9 +59,8 @@ def _played(
         turns.append(
             Turn(prompt_ids=ids, generation=made, text=text, observation=result.observation)
         )
-        if result.done:
-            break
-        ids = [*ids, *action, *chat.observation_ids(result.observation, True)]
+        if not result.done:
+            ids = [*ids, *action, *chat.observation_ids(result.observation, True)]
     played = Trajectory(
         task=task, sibling=0, turns=tuple(turns), stop=Stop.DONE, outcome={}, policy_version=0
     )

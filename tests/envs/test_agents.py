@@ -54,6 +54,7 @@ WRONG = {
         "nested": '{"a":' * 5000,
     },
     "native": {"no tag": '{"name": "stop"}', "empty": "<tool_call></tool_call>"},
+    "words": {"none": "go", "part of a word": "sto", "nothing": "  ", "more": "stop now"},
     "choices": {"word": "stop", "zero": "0", "large": "4", "huge": "9" * 5000, "two": "1 2"},
 }
 CASES = [(name, case) for name in WRONG for case in WRONG[name]]
@@ -124,8 +125,20 @@ def test_the_prompt_names_tools_and_shows_the_first_observation():
 
 
 def test_choices_need_their_list():
-    with pytest.raises(FieldError, match="numbers mean nothing"):
-        counting(format="choices", show_choices=False)
+    for name in ("choices", "words"):
+        with pytest.raises(FieldError, match="picks from the list"):
+            counting(format=name, show_choices=False)
+
+
+def test_a_listed_action_is_told_by_its_first_words():
+    env = counting(format="words")
+    task = env.tasks("train")[1]
+    assert task.messages[-1]["content"].endswith("add 1\nadd 2\nstop")
+    assert env.expert(task, 0) == ["add 2", "stop"]
+    episode = env.episode(task, 0)
+    several = episode.step("add").observation[0]["content"]
+    assert several.startswith("Invalid action: 2 listed actions start with that; write more words")
+    assert episode.step("<think>two</think> add  2").outcome["actions"][-1] == "add 2"
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -16,7 +16,7 @@ from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.types import Score, Stop, Trajectory
 from selfdistill_cli.testing import check_env
 
-FORMATS = ("tags", "json", "native", "choices")
+FORMATS = ("tags", "json", "native", "choices", "words")
 SPLITS = ("train", "validation", "test", "demonstrations", "practice")
 
 
@@ -37,7 +37,7 @@ def test_an_expert_solves_every_task(name, split):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_the_expert_writes_wins_when_it_is_played(name):
-    env = search(**FULL | {"format": name, "show_choices": name == "choices"})
+    env = search(**FULL | {"format": name, "show_choices": name in ("choices", "words")})
     for task in env.tasks("test")[:20]:
         texts = env.expert(task, 0)
         outcome = play(env, task, texts)

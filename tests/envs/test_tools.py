@@ -26,7 +26,7 @@ from selfdistill_cli.envs.tools.toolbox import FUNCTIONS, TOOLS, empty_state
 from selfdistill_cli.envs.tools.units import convert
 from selfdistill_cli.testing import check_env
 
-FORMATS = ("tags", "json", "native", "choices")
+FORMATS = ("tags", "json", "native", "choices", "words")
 
 
 @pytest.mark.parametrize("split", SPLITS)

@@ -150,8 +150,9 @@ def test_rollout_engine(option: str) -> None:
 
 
 @pytest.mark.parametrize("template", [None, "plain"])
-def test_chat(template: str | None) -> None:
-    settings: Any = compose(["policy=tiny"]).settings
+@pytest.mark.parametrize("words", [["policy=tiny"], ["policy=tiny_agent", "env=math"]])
+def test_chat(words: list[str], template: str | None) -> None:
+    settings: Any = compose(words).settings
     tokenizer = settings.policy.build().chat.tokenizer
     if template is not None:
         tokenizer.chat_template = read_template(template)

@@ -17,7 +17,7 @@ from selfdistill_cli.envs.agents.actions import (
     in_words,
 )
 
-FormatName = Literal["tags", "json", "native", "choices"]
+FormatName = Literal["tags", "json", "native", "choices", "words"]
 THINK = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
 FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL)
 NUMBER = re.compile(r"\s*\(?(\d{1,6})[).:]?\s*\Z")
@@ -215,9 +215,49 @@ class Choices:
         return "\n".join(f"{i} {action.short()}" for i, action in enumerate(choices, start=1))
 
 
+class Words:
+    """The first words of one of the listed actions, as many as tell it from the others."""
+
+    def instructions(self, tools: Sequence[Tool]) -> str:
+        """Say it in one line."""
+        return "Reply with an action, or as many of its first words as tell it from the others."
+
+    def parse(self, text: str, tools: Sequence[Tool], choices: Sequence[Action]) -> Action:
+        """Return the action that starts so; raises Malformed if there is none or several."""
+        thought, rest = _thought(text)
+        words = rest.split()
+        exact = [action for action in choices if action.short().split() == words]
+        found = exact[:1] or [action for action in choices if _starts(action, words)]
+        if not words or not found:
+            raise Malformed("no listed action starts with that")
+        if len(found) > 1:
+            raise Malformed(f"{len(found)} listed actions start with that; write more words")
+        return replace(found[0], thought=thought)
+
+    def render(self, action: Action, choices: Sequence[Action]) -> str:
+        """Return the fewest words that `parse` understands, after the thought if there is one."""
+        words = action.short().split()
+        others = [other for other in choices if other.call() != action.call()]
+        for count in range(1, len(words)):
+            if not any(_starts(other, words[:count]) for other in others):
+                words = words[:count]
+                break
+        text = " ".join(words)
+        return f"<think>{action.thought}</think>{text}" if action.thought else text
+
+    def show(self, choices: Sequence[Action]) -> str:
+        """Return the admissible actions, one a line."""
+        return "\n".join(action.short() for action in choices)
+
+
+def _starts(action: Action, words: Sequence[str]) -> bool:
+    return action.short().split()[: len(words)] == list(words)
+
+
 FORMATS: dict[FormatName, ActionFormat] = {
     "tags": Tags(),
     "json": Json(),
     "native": Native(),
     "choices": Choices(),
+    "words": Words(),
 }

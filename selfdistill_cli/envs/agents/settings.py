@@ -13,9 +13,9 @@ from selfdistill_cli.core.settings import Settings, in_range
 class AgentSettings(Settings):
     """How an agent acts, and what it is told. An environment adds its own fields."""
 
-    format: Literal["tags", "json", "native", "choices"]
+    format: Literal["tags", "json", "native", "choices", "words"]
     """How actions are written: `<action>open 2</action>`, JSON, `<tool_call>` as in Qwen's
-    template, or the number of an admissible action."""
+    template, the number of an admissible action, or the first words of one."""
     max_steps: int
     """Actions of one episode at most, invalid ones included."""
     max_observation: int
@@ -30,6 +30,11 @@ class AgentSettings(Settings):
     def __post_init__(self) -> None:
         in_range(self, 1, 10_000, "max_steps")
         in_range(self, 16, 1_000_000, "max_observation")
-        if self.format == "choices" and not self.show_choices:
-            expected = "true with format=choices: numbers mean nothing without their list"
+        if self.picks and not self.show_choices:
+            expected = f"true with format={self.format}: it picks from the list"
             raise FieldError("show_choices", "false", expected)
+
+    @property
+    def picks(self) -> bool:
+        """Whether only listed actions can be written."""
+        return self.format in ("choices", "words")

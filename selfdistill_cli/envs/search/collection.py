@@ -29,8 +29,9 @@ VETTED_STEPS = 12
 VETTING = SearchSettings(
     format="choices", max_steps=VETTED_STEPS, max_observation=240, instructions=None,
     describe_tools=False, show_choices=True, corpus=None, questions=None, retriever="fts5",
-    index=None, results=5, snippet=0, max_choices=12, hops=[2, 3, 4], world_size=60,
-    world_seed=0, prompt_skills=None, validation_fraction=0.1, test_fraction=0.1,
+    index=None, results=5, list_results=True, snippet=0, max_choices=12, hops=[2, 3, 4],
+    worlds="real", world_size=60, world_seed=0, prompt_skills=None, validation_fraction=0.1,
+    test_fraction=0.1,
 )  # fmt: skip
 """How built-in questions are checked, whatever a run's own settings are."""
 

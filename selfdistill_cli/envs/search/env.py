@@ -51,17 +51,18 @@ class SearchDomain:
         """Return the collection that a split belongs to; raises ConfigError, DataError."""
         check_split("env=search", split, SPLITS)
         given = self._settings.corpus is not None
-        name = "own" if given else split if split in FICTIONAL else "real"
+        made_up = split in FICTIONAL or self._settings.worlds == "made_up"
+        name = "own" if given else split if made_up else "real"
         if name not in self._collections:
             self._collections[name] = self._made(name)
         return self._collections[name]
 
     def _made(self, name: str) -> Collection:
         s = self._settings
-        if name in FICTIONAL:
-            return fictional(s, name)
         if name == "real":
             return real(s)
+        if name != "own":
+            return fictional(s, name)
         pages, questions = self._read()
         library = Library(pages, open_retriever(s.retriever, pages, s.index), own.titles(pages))
         return Collection(library=library, questions=questions)

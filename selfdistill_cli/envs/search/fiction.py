@@ -6,19 +6,26 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from selfdistill_cli.core.seeds import stream
+from selfdistill_cli.core.seeds import seed_for, stream
 from selfdistill_cli.envs.search.facts import Entity
 
 STARTS = (*"bdfghjklmnprstvwz", "br", "dr", "fl", "gl", "kr", "pl", "sk", "tr")
 VOWELS = (*"aeiouaeio",)
 ENDS = (*"nrlsmxk", "th", "nd")
+WORLDS = ("train", "validation", "test", "demonstrations", "practice")
+"""Parts with a made-up world each."""
+
+
+def world_of(name: str) -> str:
+    """Return the part whose world a name may stand in, a function of the name alone."""
+    return WORLDS[seed_for("made-up name", name) % len(WORLDS)]
 
 
 class _Names:
-    """Draws names that were not drawn before."""
+    """Draws names of one part that were not drawn before."""
 
-    def __init__(self, rng: Any) -> None:
-        self._rng, self._taken = rng, set[str]()
+    def __init__(self, rng: Any, part: str) -> None:
+        self._rng, self._part, self._taken = rng, part, set[str]()
 
     def _pick(self, options: Sequence[str]) -> str:
         return options[int(self._rng.integers(len(options)))]
@@ -26,9 +33,11 @@ class _Names:
     def word(self, syllables: int = 2) -> str:
         """Return a new capitalised word, a longer one where the short ones are used up."""
         for draw in count():
-            parts = [self._pick(STARTS) + self._pick(VOWELS) for _ in range(syllables + draw // 20)]
+            parts = [
+                self._pick(STARTS) + self._pick(VOWELS) for _ in range(syllables + draw // 100)
+            ]
             word = ("".join(parts) + self._pick(ENDS)).capitalize()
-            if word not in self._taken:
+            if word not in self._taken and world_of(word) == self._part:
                 self._taken.add(word)
                 return word
         raise AssertionError
@@ -45,9 +54,10 @@ class _Names:
 
 
 def fictional_world(seed: int, part: str, size: int) -> tuple[Entity, ...]:
-    """Return `size` countries, and a third as many elements, of one part."""
+    """Return `size` countries, and a third as many elements, of one part; no word that is drawn
+    for a name stands in two parts' worlds."""
     rng = stream(seed, "fictional world", part)
-    names = _Names(rng)
+    names = _Names(rng, part)
     countries = [names.word() for _ in range(size)]
     borders = _borders(countries, rng)
     found = [

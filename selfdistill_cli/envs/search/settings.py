@@ -46,15 +46,20 @@ class SearchSettings(AgentSettings):
     """Folder where indexes are kept; null: the user's cache folder."""
     results: int
     """Pages that a search lists; the built-in worlds have five pages a country."""
+    list_results: bool
+    """Answer a search with the list of its results; false: only how many there are, and they stand
+    by their ids among the admissible actions, which makes short prompts."""
     snippet: int
     """Characters of text below each title in a result list; 0 for titles alone."""
     max_choices: int
     """Admissible actions listed at most."""
     hops: list[int]
     """Keep built-in questions with these numbers of hops; from 2 to 4."""
+    worlds: Literal["real", "made_up"]
+    """What train, validation and test ask about: real countries and elements, or a made-up world
+    each. The worlds of practice and demonstrations are always made up."""
     world_size: int
-    """Countries in the made-up worlds of the splits practice and demonstrations, and questions
-    of each kind about them."""
+    """Countries in a made-up world, and questions of each kind about them."""
     world_seed: int
     """Another number makes other made-up worlds."""
     prompt_skills: str | None
@@ -67,6 +72,9 @@ class SearchSettings(AgentSettings):
         in_range(self, 0, 10_000, "snippet")
         in_range(self, 4, 100, "max_choices")
         in_range(self, 12, 2_000, "world_size")
+        if not self.list_results and not self.show_choices:
+            expected = "true with show_choices=false: nothing else tells the results"
+            raise FieldError("list_results", "false", expected)
         if not self.hops or not set(self.hops) <= {2, 3, 4}:
             raise FieldError("hops", self.hops, "a list of some of 2, 3, 4")
         for kind, other in ((PAGES, QUESTIONS), (QUESTIONS, PAGES)):

@@ -69,6 +69,8 @@ class SearchWorld:
             raise Malformed(f"the query has {len(query)} characters; at most {MAX_QUERY} are read")
         self._results = self._library.search(query, self._settings.results)
         self._queries.append(query)
+        if self._results and not self._settings.list_results:
+            return Reply(text=f"{len(self._results)} pages")
         lines = [self._line(place, page) for place, page in enumerate(self._results, start=1)]
         return Reply(text="\n".join(lines) or "no page has any of these words")
 
@@ -103,8 +105,8 @@ class SearchWorld:
         """Return unopened results, suggested searches, and candidates for the answer."""
         limit = self._settings.max_choices
         opens = [
-            Action(name="open", arguments={"page": place})
-            for place, page in enumerate(self._results, start=1)
+            Action(name="open", arguments={"page": self._told(page)})
+            for page in self._results
             if page not in self._opened
         ]
         answers = list(self._candidates())[: min(MAX_ANSWERS, max(1, limit - MIN_SEARCHES - 1))]
@@ -115,6 +117,10 @@ class SearchWorld:
             *(Action(name="search", arguments={"query": query}) for query in queries),
             *(Action(name="answer", arguments={"text": text}) for text in sorted(answers)),
         ]
+
+    def _told(self, page: Page) -> int | str:
+        """Return a result's number where results are listed with numbers, else its id."""
+        return self._results.index(page) + 1 if self._settings.list_results else page.id
 
     def _suggestions(self) -> Iterable[str]:
         """Return queries: names in the question, then on opened pages, new ones first."""
@@ -176,7 +182,7 @@ class SearchWorld:
             if page in self._opened:
                 continue
             if page in self._results:
-                return self._listed("open", page=self._results.index(page) + 1)
+                return self._listed("open", page=self._told(page))
             if self._queries and self._queries[-1] == step.query:
                 return None
             return self._listed("search", query=step.query)
@@ -187,6 +193,6 @@ class SearchWorld:
     def _listed(self, name: str, **arguments: Any) -> Action | None:
         """Return the action; None if only listed ones can be written and it is not listed."""
         action = Action(name=name, arguments=arguments)
-        if self._settings.format == "choices" and action not in self.choices():
+        if self._settings.picks and action not in self.choices():
             return None
         return action

@@ -30,9 +30,10 @@ def choices_of(
 ) -> list[Action]:
     """Return at most `limit` calls, among them `plans[0][place]`, in an order that a key decides.
 
-    `plans`: the right one, then decoys, all of one length. Where the calls of at least two plans
-    fit, the list is the same in every turn and says nothing about what is next. Else it holds this
-    turn's call and the ending of two plans, and some other calls.
+    `plans`: the right one, then decoys, all of one length, of its kind or of kinds that take
+    other tools. Where the calls of at least two plans fit, the list is the same in every turn and
+    says nothing about what is next. Else it holds this turn's call and the ending of two plans,
+    and some other calls.
     """
     endings = unique(plan[-1] for plan in plans)
     pair = unique(action for plan in plans[:2] for action in plan)
@@ -41,12 +42,19 @@ def choices_of(
         drawn = random.Random(seed_for("tools choices", key, place))
         first = [*(plan[place] for plan in plans[:2]), *(plan[-1] for plan in plans[:2])]
         found = [*first, *drawn.sample(pair, len(pair))]
+    elif _tools(plans[0]) != _tools(plans[1]):
+        rest = unique(action for plan in plans[2:] for action in plan)
+        found = [*pair, *drawn.sample(rest, len(rest))]
     else:
         others = [*endings, *_crossings(*plans[:2])] if len(endings) > 1 else _mixed(plans, drawn)
         found = [*pair, *others]
     found = unique(found)[:limit]
     drawn.shuffle(found)
     return found
+
+
+def _tools(plan: Sequence[Action]) -> list[str]:
+    return [action.name for action in plan[:-1]]
 
 
 def _mixed(plans: Sequence[Sequence[Action]], drawn: random.Random) -> Iterator[Action]:

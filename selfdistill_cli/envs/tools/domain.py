@@ -58,7 +58,7 @@ class ToolsDomain:
 
     def _kind(self, task: Task) -> type[Action]:
         """How calls of a task are written: built-in tools with one parameter have only one."""
-        if self._settings.format == "choices":
+        if self._settings.picks:
             return Listed
         return Action if task.meta["kind"] == "built_in" else Written
 
@@ -108,7 +108,7 @@ class ToolsDomain:
                 f"env.data={self._settings.data}: no task falls into split '{split}'; add tasks, "
                 'give lines a field "split", or change env.validation_fraction, env.test_fraction'
             )
-        if self._settings.format == "choices":
+        if self._settings.picks:
             self._check_choices(found)
         return [self._skilled(task) for task in found]
 
@@ -137,9 +137,9 @@ class ToolsDomain:
         for task in tasks:
             if task.meta["kind"] != "built_in" and not task.meta["choices"]:
                 raise ConfigError(
-                    f"env.format: got 'choices', but task {task.id} lists no calls to choose "
-                    'from; give its line a field "choices", or use env.format=native, json or '
-                    "tags with env.show_choices=false"
+                    f"env.format: got '{self._settings.format}', but task {task.id} lists no calls "
+                    'to choose from; give its line a field "choices", or use env.format=native, '
+                    "json or tags with env.show_choices=false"
                 )
 
     def world(self, task: Task, seed: int) -> StatefulWorld | CallsWorld:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -35,18 +36,21 @@ def tasks(split: str, settings: ToolsEnvSettings) -> Iterator[Task]:
     templates = allowed(settings)
     count = settings.train_tasks if split == "train" else settings.other_tasks
     for number in range(count):
-        yield make_task(split, number, templates[number % len(templates)], settings.extra_tools)
+        yield make_task(split, number, templates[number % len(templates)], settings)
 
 
-def make_task(split: str, number: int, template: Template, extra_tools: int) -> Task:
+def make_task(split: str, number: int, template: Template, settings: ToolsEnvSettings) -> Task:
     """Return a task of a template."""
     key = f"{split} {number} {template.name}"
     draw = Draw(split, seed_for("tools task", VERSION, key))
-    cases = [template.case(draw) for _ in range(1 + DECOYS)]
+    kinds = [template] * (1 + DECOYS)
+    if settings.decoys == "other_kinds":
+        kinds = [template, *_other_kinds(template, allowed(settings), draw)]
+    cases = [kind.case(draw) for kind in kinds]
     draw.path(draw.name())  # neither the request nor a decoy is about these
     draw.key(draw.whole(10, 999))
     state = draw.state
-    plan, *decoys = (_plan(template, case, state) for case in cases)
+    plan, *decoys = (_plan(k, case, state) for k, case in zip(kinds, cases, strict=True))
     request = draw.one(template.requests).format(**cases[0])
     goal, replies = played(state, plan)
     return Task(
@@ -59,7 +63,7 @@ def make_task(split: str, number: int, template: Template, extra_tools: int) -> 
             "calls": [action.call() for action in plan],
             "decoys": [[action.call() for action in decoy] for decoy in decoys],
             "evidence": changes(state, goal) or replies,
-            "tools": _offered(plan, extra_tools, draw),
+            "tools": _offered(plan, decoys, settings, draw),
         },
     )  # fmt: skip
 
@@ -78,9 +82,28 @@ def played(state: State, plan: Sequence[Action]) -> tuple[State, list[str]]:
     return state, replies
 
 
-def _offered(plan: Sequence[Action], extra: int, draw: Draw) -> list[str]:
+def _other_kinds(template: Template, known: Sequence[Template], draw: Draw) -> list[Template]:
+    """Return kinds with as many calls that have no tool in common with a kind, DECOYS at most."""
+    used = _tools_of(template)
+    others = [t for t in known if t.num_calls == template.num_calls and not used & _tools_of(t)]
+    return draw.several(others, min(DECOYS, len(others)))
+
+
+@functools.cache
+def _tools_of(template: Template) -> frozenset[str]:
+    """Return the names of the tools that a kind of task takes: those of any of its cases."""
+    draw = Draw("train", 0)
+    calls = template.calls(template.case(draw), draw.state)
+    return frozenset(action.name for action in calls)
+
+
+def _offered(
+    plan: Sequence[Action], decoys: Sequence[Sequence[Action]], settings: ToolsEnvSettings,
+    draw: Draw,
+) -> list[str]:  # fmt: skip
     """Return the names of the tools that are needed and of some others, in the toolbox's order."""
-    needed = {action.name for action in plan[:-1]}
+    needed = {action.name for calls in (plan, *decoys) for action in calls[:-1]}
+    extra = settings.extra_tools
     others = [name for name in FUNCTIONS if name not in needed]
     offered = needed | set(draw.several(others, min(extra, len(others))))
     return [name for name in FUNCTIONS if name in offered]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from selfdistill_cli.core.errors import FieldError, did_you_mean
 from selfdistill_cli.core.settings import in_range
@@ -58,6 +58,9 @@ class ToolsEnvSettings(AgentSettings):
     """Tools that a built-in task offers beside those that it needs."""
     num_choices: int
     """Calls in the list of a built-in task, where admissible calls are shown."""
+    decoys: Literal["same_kind", "other_kinds"]
+    """Requests that the wrong calls in the list belong to: of the task's own kind, so that names
+    and values tell which is right, or of kinds that take other tools, so that the tools tell."""
     prompt_skills: str | None
     """Skills in the prompt: builtin, a JSON file, or null for none. The hint `pruned` takes the
     general ones away."""
