@@ -56,7 +56,7 @@ tiny_agent: $(INSTALLED)
 	$(BIN)/selfdistill train experiment=warmup_agent_textgame tracker=none
 	$(BIN)/python -m selfdistill_cli.cli.tiny_agent weights textgame warmup_agent_textgame:60
 	$(BIN)/selfdistill train experiment=warmup_agent_math tracker=none
-	$(BIN)/python -m selfdistill_cli.cli.tiny_agent weights math warmup_agent_math:280
+	$(BIN)/python -m selfdistill_cli.cli.tiny_agent weights math warmup_agent_math:600
 
 clean:
 	rm -rf $(VENV)
