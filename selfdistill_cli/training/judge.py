@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from selfdistill_cli.core.needs import DivergenceNeed, Needs
-from selfdistill_cli.core.types import Group, Sample
+from selfdistill_cli.core.types import FloatArray, Group, Sample
 from selfdistill_cli.losses.distribution import entropy
 from selfdistill_cli.methods.method import Method
 from selfdistill_cli.training.scorers import Unembedding, scored_rows
@@ -80,16 +80,23 @@ def _rescored(run: Run, groups: list[Group], with_hidden: bool) -> list[Group]:
     if not lacking:
         return groups
     needs: Needs = frozenset({"hidden"}) if with_hidden else frozenset()
+
+    def rescore(samples: list[Sample]) -> list[tuple[FloatArray, FloatArray | None]]:
+        found: dict[int, tuple[FloatArray, FloatArray | None]] = {}
+        for index, output in scored_rows(run, samples, needs, run.engine.score):
+            hidden = None if output.hidden is None else output.hidden[0].float().numpy()
+            found[index] = output.logprobs[0].numpy(), hidden
+        return [found[i] for i in range(len(samples))]
+
+    scores = run.world.shared(lacking, rescore, costs=[float(len(s.token_ids)) for s in lacking])
     filled: dict[int, Sample] = {}
-    for index, output in scored_rows(run, lacking, needs, run.engine.score):
-        sample = lacking[index]
-        if output.hidden is not None:
-            sample = replace(sample, hidden=output.hidden[0].float().numpy())
+    for old, (logprobs, hidden) in zip(lacking, scores, strict=True):
+        sample = old if hidden is None else replace(old, hidden=hidden)
         if recompute:
-            sample = replace(sample, old_logprobs=output.logprobs[0].numpy())
-        elif id(lacking[index]) in stale:
-            sample = replace(sample, current_logprobs=output.logprobs[0].numpy())
-        filled[id(lacking[index])] = sample
+            sample = replace(sample, old_logprobs=logprobs)
+        elif id(old) in stale:
+            sample = replace(sample, current_logprobs=logprobs)
+        filled[id(old)] = sample
     return [replace(g, samples=tuple(filled.get(id(s), s) for s in g.samples)) for g in groups]
 
 

@@ -12,7 +12,7 @@ from selfdistill_cli.core.settings import Settings, in_range
 
 @dataclass(frozen=True, kw_only=True)
 class TorchEngineSettings(Settings):
-    """`zero=off`: one process, plain torch."""
+    """`zero=off`: plain torch; several processes hold equal copies of everything."""
 
     implementation: ClassVar[str] = "selfdistill_cli.training.engine:TorchEngine"
 
@@ -21,8 +21,22 @@ class TorchEngineSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimSettings(Settings):
-    """AdamW and its learning-rate schedule."""
+class DeepSpeedSettings(Settings):
+    """`zero=zero1` to `zero3_offload`: DeepSpeed divides what training keeps among the ranks."""
+
+    implementation: ClassVar[str] = "selfdistill_cli.training.deepspeed_engine:DeepSpeedEngine"
+
+    device: Literal["auto", "cpu", "cuda"]
+    """`auto` takes a GPU if torch sees one."""
+    config: str
+    """JSON file of DeepSpeed's memory and communication keys: a path, or a name in
+    launch/deepspeed. What the configuration owns (batches, optimizer, clipping, precision) is added
+    to it and must not stand in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleSettings(Settings):
+    """What every optimizer has: learning rates, decay, clipping, a schedule."""
 
     implementation: ClassVar[str] = ""
 
@@ -30,14 +44,8 @@ class OptimSettings(Settings):
     """Peak learning rate."""
     value_lr: float | None
     """Learning rate of the critic's head, null = lr."""
-    beta1: float
-    """Decay of the first moment."""
-    beta2: float
-    """Decay of the second moment."""
-    epsilon: float
-    """Added to the root of the second moment."""
     weight_decay: float
-    """Decoupled weight decay, on matrices only."""
+    """Weight decay, on matrices only."""
     max_grad_norm: float
     """Gradients are scaled down to this global norm."""
     schedule: Literal["constant", "linear", "cosine"]
@@ -49,10 +57,37 @@ class OptimSettings(Settings):
 
     def __post_init__(self) -> None:
         in_range(self, 0, inf, "lr", "value_lr", "weight_decay", "warmup_steps")
-        in_range(self, 0, 0.999999, "beta1", "beta2")
-        in_range(self, 1e-30, 1, "epsilon")
         in_range(self, 1e-12, inf, "max_grad_norm")
         in_range(self, 0, 1, "min_lr_ratio")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimSettings(ScheduleSettings):
+    """AdamW, whose weight decay is decoupled."""
+
+    beta1: float
+    """Decay of the first moment."""
+    beta2: float
+    """Decay of the second moment."""
+    epsilon: float
+    """Added to the root of the second moment."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_range(self, 0, 0.999999, "beta1", "beta2")
+        in_range(self, 1e-30, 1, "epsilon")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SgdSettings(ScheduleSettings):
+    """Gradient descent, for comparisons that AdamW's division would blur."""
+
+    momentum: float
+    """Decay of the running sum of gradients, 0 = none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_range(self, 0, 0.999999, "momentum")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +214,7 @@ class TrainSettings(Settings):
     """The recipe."""
     rollout: Settings
     """The engine that samples."""
-    optim: OptimSettings
+    optim: ScheduleSettings
     """Optimizer and schedule."""
     batch: Settings
     """Sizes of collections, updates and micro-batches."""

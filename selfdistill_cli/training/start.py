@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from selfdistill_cli.rewards.guarded import GuardedReward
 from selfdistill_cli.tracking.metrics_file import MetricsFile
 from selfdistill_cli.training.checkpoints import Checkpoints
 from selfdistill_cli.training.evaluation import Evaluation, evaluation_path, improvement
+from selfdistill_cli.training.files import write_json
 from selfdistill_cli.training.initial import (
     initial_weights,
     path_fingerprint,
@@ -37,41 +39,71 @@ from selfdistill_cli.training.run_directory import RunDirectory
 from selfdistill_cli.training.settings import TrainSettings
 from selfdistill_cli.training.teachers import build_scorers, build_slow_copy
 from selfdistill_cli.training.workshop import TrainingWorkshop
+from selfdistill_cli.training.world import World
 
 
-def run_training(settings: TrainSettings, container: Mapping[str, Any], display: Any) -> None:
+def run_training(
+    settings: TrainSettings, container: Mapping[str, Any], display: Any, world: World | None = None
+) -> None:
     """Train, or continue, the run that the settings describe; `settings.run.name` is set.
 
-    Raises Preempted after a checkpoint on request, and errors of core.errors otherwise.
+    Every rank of `world` calls this with equal settings. Raises Preempted after a checkpoint on
+    request, and errors of core.errors otherwise.
     """
     assert settings.run.name is not None, "the caller names the run"
+    world = world or World()
     prepare_process(settings.run.num_threads)
     directory = RunDirectory(Path(settings.run.root) / settings.run.name)
-    directory.open(container, settings.resume)
-    status = "failed"
+    world.from_first(lambda: directory.open(container, settings.resume))
+    if not world.is_first:
+        redirect_output(directory.path / "ranks" / f"rank_{world.rank}.log")
     try:
         with Interrupts(display.message) as interrupts, _closing(settings.env) as env:
             read_tasks(settings, env)
-            directory.check_contents(contents_of(env, settings), settings.resume)
-            run = assemble(settings, directory, env, display, interrupts)
+            world.from_first(
+                lambda: directory.check_contents(contents_of(env, settings), settings.resume)
+            )
+            run = assemble(settings, directory, env, display, interrupts, world)
+            check_same_weights(run)
             display.start(_introduction(run, directory))
-            directory.update_identity(status="running", attempt=directory.attempt)
-            try:
+            with _status(run, directory):
                 train(run)
-                status = "finished"
-            except Preempted:
-                status = "preempted"
-                raise
-            finally:
-                for sink in run.sinks:
-                    sink.finish(status)
-                # Where the disk is full the first error is the one to tell.
-                with contextlib.suppress(*([RunError] if status == "failed" else [])):
-                    directory.update_identity(status=status)
-        display.finish(summarize_run(run))
+        if world.is_first:
+            display.finish(summarize_run(run))
     finally:
         display.close()
         directory.close()
+
+
+@contextlib.contextmanager
+def _status(run: Run, directory: RunDirectory) -> Iterator[None]:
+    """The run's status in run.json and in the sinks, which rank 0 keeps."""
+    status = "failed"
+    if run.world.is_first:
+        directory.update_identity(status="running", attempt=directory.attempt)
+    try:
+        yield
+        status = "finished"
+    except Preempted:
+        status = "preempted"
+        raise
+    finally:
+        for sink in run.sinks:
+            sink.finish(status)
+        # Where the disk is full the first error is the one to tell.
+        with contextlib.suppress(*([RunError] if status == "failed" else [])):
+            if run.world.is_first:
+                directory.update_identity(status=status)
+
+
+def redirect_output(path: Path) -> None:
+    """Let what this process and its libraries print go to the end of a file."""
+    path.parent.mkdir(exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with path.open("ab") as file:
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)
 
 
 def prepare_process(num_threads: int) -> None:
@@ -133,16 +165,27 @@ def contents_of(env: Env, settings: TrainSettings) -> dict[str, str]:
 
 
 def assemble(
-    settings: TrainSettings, directory: RunDirectory, env: Env, display: Any, interrupts: Interrupts
+    settings: TrainSettings,
+    directory: RunDirectory,
+    env: Env,
+    display: Any,
+    interrupts: Interrupts,
+    world: World | None = None,
 ) -> Run:
     """Build every room's object and join them."""
+    world = world or World()
     method = Method(settings.method, view_of(settings.teacher))  # pyright: ignore
     policy = build_policy(settings, method)
-    engine = settings.zero.build(policy, settings.optim, settings.run.max_steps, settings.seed)
-    slow_copy = build_slow_copy(method, policy, settings.run.root)
+    engine = settings.zero.build(
+        policy, settings.optim, settings.run.max_steps, settings.seed, world
+    )
+    if engine.config is not None:
+        config = engine.config
+        world.from_first(lambda: write_json(directory.path / "deepspeed.json", config))
+    slow_copy = build_slow_copy(method, policy, engine, settings.run.root)
     scorers = build_scorers(method.views, policy, engine, slow_copy, settings.run.root)
     errors = directory.path / "reward_errors.jsonl"
-    workshop = build_workshop(settings, env, policy, method, errors)
+    workshop = build_workshop(settings, env, policy, method, errors, world)
     return Run(
         settings=settings,
         directory=directory.path,
@@ -155,9 +198,10 @@ def assemble(
         checkpoints=Checkpoints(directory.path / "checkpoints", settings.checkpoint),
         guards=settings.guards.build(display.message),
         metrics_file=MetricsFile(directory.path / "metrics.jsonl"),
-        sinks=_sinks(settings, directory, display),
+        sinks=_sinks(settings, directory, display) if world.is_first else [],
         display=display,
         interrupts=interrupts,
+        world=world,
     )
 
 
@@ -175,6 +219,18 @@ def build_policy(settings: TrainSettings, method: Method) -> CausalPolicy:
     if method.needs_critic and policy.value_head is None:
         policy.add_value_head()
     return policy
+
+
+def check_same_weights(run: Run) -> None:
+    """Raise RunError unless every rank starts from the same weights."""
+    own = sum(float(tensor.double().sum()) for _, tensor in run.policy.weights())
+    found = run.world.gather(own)
+    other = [rank for rank, total in enumerate(found) if total != found[0]]
+    if other:
+        raise RunError(
+            f"rank {other[0]} starts from other weights than rank 0: policy.path or "
+            "policy.init_from holds something else on its machine; copy one folder to all machines"
+        )
 
 
 def build_reward(settings: TrainSettings, errors: Path | None) -> GuardedReward:
@@ -196,6 +252,7 @@ def build_workshop(
     policy: CausalPolicy,
     method: Method,
     errors: Path | None = None,
+    world: World | None = None,
 ) -> TrainingWorkshop:
     """Join environment, rollout engine, chat template and reward."""
     return TrainingWorkshop(
@@ -208,6 +265,7 @@ def build_workshop(
         rollout=build_part("rollout", settings.rollout, RolloutEngine, policy),
         rollout_settings=settings.rollout,
         with_hidden=reads_hidden(method),
+        world=world or World(),
     )
 
 
@@ -233,6 +291,7 @@ def _introduction(run: Run, directory: RunDirectory) -> dict[str, Any]:
         "sandbox": getattr(run.workshop.env, "isolation", None),
         "parameters": num_parameters,
         "device": str(run.engine.device),
+        **({"ranks": run.world.size} if run.world.size > 1 else {}),
         "total_steps": run.settings.run.max_steps,
     }
 

@@ -16,13 +16,15 @@ from selfdistill_cli.policies.huggingface import load_policy
 from selfdistill_cli.policies.lora import ADAPTER_CONFIG
 from selfdistill_cli.teachers.settings import HeuristicSettings
 from selfdistill_cli.teachers.weight_copy import AdapterProductCopy, HeadCopy, WeightCopy
-from selfdistill_cli.training.engine import TorchEngine
+from selfdistill_cli.training.engine import Engine
 from selfdistill_cli.training.initial import policy_folder
 from selfdistill_cli.training.scorers import CopyScorer, ModelScorer, Scorer, StudentScorer
 from selfdistill_cli.training.signals import find_function
 
 
-def build_slow_copy(method: Method, policy: CausalPolicy, root: str) -> WeightCopy | None:
+def build_slow_copy(
+    method: Method, policy: CausalPolicy, engine: Engine, root: str
+) -> WeightCopy | None:
     """The weights that `method.sync` moves, None without one."""
     sync: Any = method.settings.sync
     if not getattr(sync, "keeps_copy", False):
@@ -34,7 +36,7 @@ def build_slow_copy(method: Method, policy: CausalPolicy, root: str) -> WeightCo
             "copy, so give one path"
         )
     if not paths:
-        return _new_copy(sync, policy)
+        return _new_copy(sync, policy, engine)
     path = paths.pop()
     folder = policy_folder(path, root, "teacher.path")
     student = WeightCopy(policy.backbone, dtype=None)
@@ -46,12 +48,22 @@ def build_slow_copy(method: Method, policy: CausalPolicy, root: str) -> WeightCo
             "or larger teacher cannot follow the student: use teacher.weights=frozen method/sync="
             "none"
         ) from error
-    slow = _new_copy(sync, policy)
+    slow = _new_copy(sync, policy, engine)
+    if slow.is_policy:  # the engine's own copy follows what it trains, which is not the teacher
+        slow.load_state_dict(WeightCopy(policy.backbone).state_dict())
     student.write_back()
     return slow
 
 
-def _new_copy(sync: Any, policy: CausalPolicy) -> WeightCopy:
+def _new_copy(sync: Any, policy: CausalPolicy, engine: Engine) -> WeightCopy:
+    is_product = sync.lora_average == "product" and hasattr(policy.backbone, "peft_config")
+    if engine.divides_weights and (sync.scope == "head" or is_product):
+        key = "scope=head" if sync.scope == "head" else "lora_average=product"
+        raise ConfigError(
+            f"method.sync.{key}: zero=zero3 divides the weights that it is made of; use zero=zero2 "
+            "or zero=zero2_offload, or average the factors of all weights "
+            "(method.sync.scope=all method.sync.lora_average=factors)"
+        )
     if sync.scope == "head":
         if not policy.unembedding()[0].requires_grad:
             raise ConfigError(
@@ -59,15 +71,15 @@ def _new_copy(sync: Any, policy: CausalPolicy) -> WeightCopy:
                 "the slow head would always be the student's; use method.sync.scope=all"
             )
         return HeadCopy(policy)
-    if sync.lora_average == "product" and hasattr(policy.backbone, "peft_config"):
+    if is_product:
         return AdapterProductCopy(policy.backbone)
-    return WeightCopy(policy.backbone)
+    return engine.new_copy()
 
 
 def build_scorers(
     views: Mapping[str, ViewSettings],
     policy: CausalPolicy,
-    engine: TorchEngine,
+    engine: Engine,
     slow_copy: WeightCopy | None,
     root: str,
 ) -> dict[str, Scorer]:
