@@ -7,6 +7,7 @@ alone moves by as much as any other: there, weights agree to the learning rate t
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ from running import numbers
 from safetensors.torch import load_file
 from starting import run_job
 
+from selfdistill_cli.policies.huggingface import shipped_tiny
 from selfdistill_cli.training.world import World
 
 METHODS = ("grpo", "ppo", "gear", "step_kd", "bidirectional")
+AVERAGED = ("step_kd", "bidirectional")
 STEPS = 4
 SIZES = ("batch.tasks_per_step=4", "method.group_size=4")
 QUIET = (
@@ -45,6 +48,7 @@ def episodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def words_of(method: str, episodes: Path, folder: Path, name: str, *more: str) -> list[str]:
     """A run on the recorded episodes, in micro-batches of three samples."""
+    more = ("method.sync.decay=0.5", *more) if method in AVERAGED else more
     return [
         f"method={method}", "method/source=recorded", f"method.source.path={episodes}",
         f"run.root={folder / 'runs'}", f"run.name={name}", *SGD, *QUIET, *SIZES,
@@ -64,7 +68,7 @@ def learned(folder: Path, name: str) -> dict[str, torch.Tensor]:
 def assert_equal_runs(folder: Path, one: str, other: str, weights: float = WEIGHTS) -> None:
     """Losses and gradient norms of every step, and the weights at the end."""
     pairs = list(zip(numbers(folder / "runs" / one), numbers(folder / "runs" / other), strict=True))
-    assert len(pairs) >= STEPS
+    assert pairs
     for a, b in pairs:
         assert a.keys() == b.keys()
         for key in a:
@@ -80,8 +84,6 @@ def assert_equal_runs(folder: Path, one: str, other: str, weights: float = WEIGH
 
 def moved(folder: Path, name: str) -> float:
     """How far the weights went in a run."""
-    from selfdistill_cli.policies.huggingface import shipped_tiny
-
     before = load_file(shipped_tiny() / "model.safetensors")
     after = learned(folder, name)
     return max(
@@ -90,11 +92,23 @@ def moved(folder: Path, name: str) -> float:
     )
 
 
+def assert_between(folder: Path, name: str) -> None:
+    """The slow copy is neither where it began nor where the student is."""
+    key = "model.norm.weight"
+    before = load_file(shipped_tiny() / "model.safetensors")[key]
+    found = learned(folder, name)
+    student, slow = found[f"model.safetensors {key}"], found[f"slow {key}"]
+    assert (slow - before).abs().max() > 10 * WEIGHTS
+    assert (slow - student).abs().max() > 10 * WEIGHTS
+
+
 def compare(folder: Path, episodes: Path, size: int, methods, stages, *more: str) -> None:
     """Runs of one process in this one, the others on `size` ranks."""
     for method in methods:
         train(words_of(method, episodes, folder, f"{method}_one", *more), World())
         assert moved(folder, f"{method}_one") > 100 * WEIGHTS
+        if method in AVERAGED:
+            assert_between(folder, f"{method}_one")
     runs = [
         words_of(method, episodes, folder, f"{method}_{zero}_{size}", f"zero={zero}", *more)
         for method in methods
@@ -106,12 +120,40 @@ def compare(folder: Path, episodes: Path, size: int, methods, stages, *more: str
             assert_equal_runs(folder, f"{method}_one", f"{method}_{zero}_{size}")
 
 
+def sampled(folder: Path, name: str) -> dict[tuple[str, int], list[str]]:
+    """The tokens of every episode of the first step."""
+    lines = (folder / "runs" / name / "trajectories/step_000001.jsonl").read_text().splitlines()
+    found = map(json.loads, lines)
+    return {(x["task"], x["sibling"]): [row[0] for row in x["credit"]] for x in found}
+
+
 def test_two_ranks_learn_what_one_learns(tmp_path: Path, episodes: Path) -> None:
     compare(tmp_path, episodes, 2, METHODS, ["off"])
 
 
 def test_divided_weights_learn_what_whole_ones_learn(tmp_path: Path, episodes: Path) -> None:
     compare(tmp_path, episodes, 2, ["gear", "step_kd"], ["zero2", "zero3"])
+
+
+def test_ranks_with_unlike_work_wait_for_each_other(tmp_path: Path, episodes: Path) -> None:
+    """Updates of one sample, which leave a rank without any, and of three or two micro-batches."""
+    live = ["method=grpo", *SIZES, *QUIET, f"run.root={tmp_path / 'runs'}", "run.max_steps=1",
+            "run.trajectories_every=1"]  # fmt: skip
+    names = {"alone": ("batch.mini_batches=16",), "uneven": ("batch.mini_batches=3",)}
+    runs = [[*live, "run.name=live_two", "zero=zero3"]]
+    for name, more in names.items():
+        more = (*more, "batch.micro_batch_rows=1", "run.max_steps=1")
+        train(words_of("ppo", episodes, tmp_path, f"{name}_one", *more), World())
+        for zero in ("off", "zero2", "zero3"):
+            words = words_of("ppo", episodes, tmp_path, f"{name}_{zero}", f"zero={zero}", *more)
+            runs.append(words)
+    train([*live, "run.name=live_one"], World())
+    run_job(tmp_path, 2, runs)
+    for name in names:
+        for zero in ("off", "zero2", "zero3"):
+            assert_equal_runs(tmp_path, f"{name}_one", f"{name}_{zero}")
+    assert len(sampled(tmp_path, "live_one")) == 16
+    assert sampled(tmp_path, "live_one") == sampled(tmp_path, "live_two")
 
 
 @pytest.mark.slow

@@ -1,0 +1,113 @@
+"""What DeepSpeed divides is saved whole: a run goes on exactly, and adapters are all that is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from job import train
+from running import numbers
+from safetensors.torch import load_file
+from starting import run_job
+from test_equal_ranks import assert_equal_runs, episodes, learned, words_of
+
+from selfdistill_cli.policies.huggingface import shipped_tiny
+from selfdistill_cli.training.world import World
+
+__all__ = ("episodes",)
+
+ADAMW = ("optim=adamw", "optim.lr=1e-3", "optim.warmup_steps=0")
+LORA = ("policy=hf", f"policy.path={shipped_tiny()}", "policy.lora.rank=4")
+
+
+def state_of(folder: Path, name: str) -> dict:
+    """What the newest checkpoint holds besides weights."""
+    latest = (folder / "runs" / name / "checkpoints/latest").resolve()
+    return torch.load(latest / "training_state.pt", weights_only=True)
+
+
+def assert_identical(left, right) -> None:
+    """Nested containers of tensors are equal, bit for bit."""
+    assert type(left) is type(right)
+    if isinstance(left, dict):
+        assert left.keys() == right.keys()
+        for key in left:
+            assert_identical(left[key], right[key])
+    elif isinstance(left, list | tuple):
+        for a, b in zip(left, right, strict=True):
+            assert_identical(a, b)
+    elif isinstance(left, torch.Tensor):
+        assert torch.equal(left, right)
+    else:
+        assert left == right
+
+
+@pytest.mark.parametrize(
+    "stages", [["zero2", "zero3"], pytest.param(["zero1", "zero2_offload", "zero3_offload"],
+                                                marks=pytest.mark.slow)]
+)  # fmt: skip
+def test_resumed_run_is_the_straight_one(tmp_path: Path, episodes: Path, stages) -> None:
+    runs = []
+    for zero in stages:
+        more = (f"zero={zero}", *ADAMW)
+        for name, steps in (("straight", 4), ("resumed", 2), ("resumed", 4)):
+            last = f"run.max_steps={steps}"
+            runs.append(words_of("step_kd", episodes, tmp_path, f"{zero}_{name}", *more, last))
+    run_job(tmp_path, 2, runs)
+    for zero in stages:
+        straight, resumed = f"{zero}_straight", f"{zero}_resumed"
+        assert numbers(tmp_path / "runs" / straight) == numbers(tmp_path / "runs" / resumed)
+        assert_identical(learned(tmp_path, straight), learned(tmp_path, resumed))
+        assert_identical(state_of(tmp_path, straight), state_of(tmp_path, resumed))
+        kept = state_of(tmp_path, straight)["engine"]["optimizer"]["state"]
+        assert all(float(state["exp_avg_sq"].sum()) > 0 for state in kept.values())
+
+
+@pytest.mark.slow
+def test_another_stage_and_another_number_of_ranks_go_on(tmp_path: Path, episodes: Path) -> None:
+    momentum = ("optim.momentum=0.9", "optim.lr=0.03", "resume.allow=[zero.*]")
+
+    def words(name: str, zero: str, steps: int) -> list[str]:
+        more = (f"zero={zero}", *momentum, f"run.max_steps={steps}")
+        return words_of("step_kd", episodes, tmp_path, name, *more)
+
+    train(words("straight", "off", 6), World())
+    train(words("off_zero3", "off", 2), World())
+    stages = ["zero1", "zero2", "zero3"]
+    first = [words(f"{zero}_off", zero, 2) for zero in stages]
+    run_job(tmp_path, 2, [*first, words("off_zero3", "zero3", 4), words("zero2_zero3", "zero2", 2),
+                          words("zero2_zero3", "zero3", 6)])  # fmt: skip
+    for zero in stages:
+        train(words(f"{zero}_off", "off", 6), World())
+    run_job(tmp_path, 3, [words("off_zero3", "zero3", 6)])
+    for name in (*(f"{zero}_off" for zero in stages), "off_zero3", "zero2_zero3"):
+        assert_equal_runs(tmp_path, "straight", name)
+
+
+def test_adapters_are_all_that_is_trained_averaged_and_saved(tmp_path: Path, episodes: Path) -> None:
+    train(words_of("step_kd", episodes, tmp_path, "one", *LORA), World())
+    stages = ("off", "zero2", "zero3")
+    runs = []
+    for zero in stages:
+        more = (*LORA, f"zero={zero}")
+        runs += [
+            words_of("step_kd", episodes, tmp_path, zero, *more),
+            words_of("step_kd", episodes, tmp_path, f"{zero}_resumed", *more, "run.max_steps=2"),
+            words_of("step_kd", episodes, tmp_path, f"{zero}_resumed", *more),
+        ]
+    run_job(tmp_path, 2, runs)
+    adapters = {k for k in learned(tmp_path, "one") if k.startswith("adapter_model")}
+    for zero in stages:
+        assert_equal_runs(tmp_path, "one", zero)
+        assert_identical(learned(tmp_path, zero), learned(tmp_path, f"{zero}_resumed"))
+        assert_identical(state_of(tmp_path, zero), state_of(tmp_path, f"{zero}_resumed"))
+        groups = state_of(tmp_path, zero)["engine"]["optimizer"]["param_groups"]
+        assert sum(len(group["params"]) for group in groups) == len(adapters) + 2  # the critic's
+        latest = (tmp_path / "runs" / zero / "checkpoints/latest").resolve()
+        assert not (latest / "policy/model.safetensors").exists()
+        teacher = load_file(latest / "teacher/adapter_model.safetensors")
+        student = load_file(latest / "policy/adapter_model.safetensors")
+        factor = next(key for key in teacher if "lora_B" in key)
+        assert teacher[factor].abs().max() > 1e-5  # it began at zero
+        assert not torch.equal(teacher[factor], student[factor])
