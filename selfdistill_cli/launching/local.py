@@ -15,15 +15,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from selfdistill_cli.core.errors import ConfigError, RunError
+from selfdistill_cli.core.errors import ConfigError, Preempted, RunError, UserError
 from selfdistill_cli.launching.ranks import is_one_of_several
 from selfdistill_cli.launching.settings import LocalSettings
 from selfdistill_cli.training.settings import TrainSettings
 
 POLL_S = 0.1
 GRACE_S = 3.0
-"""How long the others have to end by themselves after one did: an error that all ranks know is
-told by rank 0, which may still have something to put in order."""
+"""How long rank 0 has to end by itself after another one did, and to tell what all ranks know."""
+LONG_GRACE_S = 30.0
+"""The same after an error in the input or a stop on request, which every rank comes to."""
+TOLD = (UserError.exit_code, Preempted.exit_code)
 MOST_SHOWN = 4000
 """Bytes of a dead rank's output that are shown."""
 
@@ -95,7 +97,7 @@ class Ranks:
             if first is None:
                 return 0
             code = self.processes[0].returncode
-            if code is not None and code > 0:
+            if code is not None and code > 0 and not self._was_killed(first):
                 return code  # rank 0 has told why
             raise RunError(self._obituary(first, logs, before))
         finally:
@@ -109,21 +111,26 @@ class Ranks:
             codes = [process.poll() for process in self.processes]
             failed = [rank for rank, code in enumerate(codes) if code]
             if failed:
-                self._wait_for_first()
+                self._wait_for_first(LONG_GRACE_S if codes[failed[0]] in TOLD else GRACE_S)
                 return failed[0]
             if None not in codes:
                 return None
             time.sleep(POLL_S)
 
-    def _wait_for_first(self) -> None:
-        end = time.monotonic() + GRACE_S
+    def _was_killed(self, rank: int) -> bool:
+        return self.processes[rank].returncode < 0
+
+    def _wait_for_first(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
         while self.processes[0].poll() is None and time.monotonic() < end:
             time.sleep(POLL_S)
 
     def _obituary(self, rank: int, logs: Path, before: Mapping[int, int]) -> str:
         code = self.processes[rank].returncode
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        said = "" if rank == 0 else _tail(self._early(rank), 0) + _tail(_log(logs, rank), before[rank])
+        said = ""
+        if rank > 0:
+            said = _tail(self._early(rank), 0) + _tail(_log(logs, rank), before[rank])
         told = f" It said:\n{said}" if said else ""
         kept = f" (all of it is in {_log(logs, rank)})" if said else ""
         return (

@@ -114,6 +114,9 @@ def prepare_process(num_threads: int) -> None:
     torch.set_num_threads(num_threads)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     disable_progress_bar()
+    if not torch.cuda.is_available():
+        # Saving a model imports deepspeed where it is installed, which guesses aloud otherwise.
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 
 @contextlib.contextmanager

@@ -43,7 +43,8 @@ class Recorded:
 
 def record(path: Path, steps: Sequence[Sequence[Group]]) -> None:
     """Write groups; hidden states belong to weights that will be gone and are left out."""
-    path.write_bytes(pickle.dumps([[_bare(g, i) for g in groups] for i, groups in enumerate(steps)]))
+    bare = [[_bare(group, i) for group in groups] for i, groups in enumerate(steps)]
+    path.write_bytes(pickle.dumps(bare))
 
 
 def _bare(group: Group, version: int) -> Group:

@@ -1,4 +1,4 @@
-"""What DeepSpeed divides is saved whole: a run goes on exactly, and adapters are all that is kept."""
+"""What DeepSpeed divides is saved whole: a run goes on exactly; adapters are all that is kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from selfdistill_cli.training.world import World
 __all__ = ("episodes",)
 
 ADAMW = ("optim=adamw", "optim.lr=1e-3", "optim.warmup_steps=0")
-LORA = ("policy=hf", f"policy.path={shipped_tiny()}", "policy.lora.rank=4")
+HF = ("policy=hf", f"policy.path={shipped_tiny()}")
+LORA = (*HF, "policy.lora.rank=4")
 
 
 def state_of(folder: Path, name: str) -> dict:
@@ -43,14 +44,17 @@ def assert_identical(left, right) -> None:
         assert left == right
 
 
-@pytest.mark.parametrize(
-    "stages", [["zero2", "zero3"], pytest.param(["zero1", "zero2_offload", "zero3_offload"],
-                                                marks=pytest.mark.slow)]
-)  # fmt: skip
-def test_resumed_run_is_the_straight_one(tmp_path: Path, episodes: Path, stages) -> None:
+OTHERS = pytest.param(
+    ["zero1", "zero2_offload", "zero3_offload"], "float32", marks=pytest.mark.slow
+)
+NARROW = pytest.param(["zero1", "zero2", "zero3"], "bfloat16", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("stages", "dtype"), [(["zero2", "zero3"], "float32"), OTHERS, NARROW])
+def test_resumed_run_is_the_straight_one(tmp_path: Path, episodes: Path, stages, dtype) -> None:
     runs = []
     for zero in stages:
-        more = (f"zero={zero}", *ADAMW)
+        more = (f"zero={zero}", *ADAMW, *HF, f"policy.dtype={dtype}")
         for name, steps in (("straight", 4), ("resumed", 2), ("resumed", 4)):
             last = f"run.max_steps={steps}"
             runs.append(words_of("step_kd", episodes, tmp_path, f"{zero}_{name}", *more, last))
@@ -60,8 +64,11 @@ def test_resumed_run_is_the_straight_one(tmp_path: Path, episodes: Path, stages)
         assert numbers(tmp_path / "runs" / straight) == numbers(tmp_path / "runs" / resumed)
         assert_identical(learned(tmp_path, straight), learned(tmp_path, resumed))
         assert_identical(state_of(tmp_path, straight), state_of(tmp_path, resumed))
-        kept = state_of(tmp_path, straight)["engine"]["optimizer"]["state"]
-        assert all(float(state["exp_avg_sq"].sum()) > 0 for state in kept.values())
+        kept = state_of(tmp_path, straight)["engine"]
+        states = kept["optimizer"]["state"].values()
+        assert all(float(state["exp_avg_sq"].sum()) > 0 for state in states)
+        # Steps that bfloat16 cannot hold are in the master weights.
+        assert ("master" in kept) == (dtype == "bfloat16")
 
 
 @pytest.mark.slow
@@ -85,7 +92,7 @@ def test_another_stage_and_another_number_of_ranks_go_on(tmp_path: Path, episode
         assert_equal_runs(tmp_path, "straight", name)
 
 
-def test_adapters_are_all_that_is_trained_averaged_and_saved(tmp_path: Path, episodes: Path) -> None:
+def test_adapters_are_all_that_is_trained_and_saved(tmp_path: Path, episodes: Path) -> None:
     train(words_of("step_kd", episodes, tmp_path, "one", *LORA), World())
     stages = ("off", "zero2", "zero3")
     runs = []

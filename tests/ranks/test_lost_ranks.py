@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -107,11 +109,11 @@ def test_who_is_late() -> None:
     assert said.startswith("rank 0 is late")
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("deepspeed", marks=pytest.mark.slow)])
-def test_other_launchers(tmp_path: Path, launcher: str) -> None:
-    import subprocess
-    import sys
+SLOW = pytest.param("deepspeed", marks=pytest.mark.slow)
 
+
+@pytest.mark.parametrize("launcher", ["torchrun", SLOW])
+def test_other_launchers(tmp_path: Path, launcher: str) -> None:
     words = [w for w in WORDS if not w.startswith("launcher")]
     words += ["run.max_steps=1", f"run.root={tmp_path / 'runs'}"]
     if launcher == "torchrun":
