@@ -78,7 +78,7 @@ class DeepSpeedEngine:
         )[0]
         self.library = library
         self.parameters = [p for members in self.members for p in members]
-        self.shards = Shards(self.engine.optimizer, self.parameters, self.device)
+        self.shards = Shards(self.engine.optimizer, self.parameters, self.device, self.world)
 
     def begin_step(self, step: int) -> float:
         """Set the learning rate and torch's random stream (dropout); return the rate."""

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from selfdistill_cli.training.world import World
+
 
 @dataclass(frozen=True)
 class Part:
@@ -39,7 +41,10 @@ class Part:
 class Shards:
     """The trained parameters, in torch's own order, under DeepSpeed's optimizer `zero`."""
 
-    def __init__(self, zero: Any, parameters: Sequence[Any], device: torch.device):
+    def __init__(
+        self, zero: Any, parameters: Sequence[Any], device: torch.device, world: World
+    ):
+        self.world = world
         self.zero = zero
         self.parameters = parameters
         self.device = device
@@ -50,7 +55,7 @@ class Shards:
         """This rank's part of a trained parameter, None if it has none."""
         if self.divides_weights:
             group, offset, size = self.zero.grad_position[self.zero.get_param_id(parameter)]
-            start = dist.get_rank() * parameter.ds_tensor.ds_numel
+            start = self.world.rank * parameter.ds_tensor.ds_numel
             count = max(0, min(size, parameter.ds_numel - start))
             flat = self.zero.fp32_partitioned_groups_flat[group]
             return Part(flat, offset, start, count) if count else None
@@ -68,8 +73,7 @@ class Shards:
     def optimizer_state(self) -> dict[int, dict[str, torch.Tensor]]:
         """The whole state by number, as torch has it, on rank 0; called by all ranks."""
         kinds = [own for own in map(self._state_of, self.parameters) if own]
-        found: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(found, {k: v.ndim for own in kinds[:1] for k, v in own.items()})
+        found = self.world.gather({k: v.ndim for own in kinds[:1] for k, v in own.items()})
         names = next((names for names in found if names), {})
         out: dict[int, dict[str, torch.Tensor]] = {}
         for name, dimensions in sorted(names.items()):
@@ -97,7 +101,7 @@ class Shards:
                 own = part.flat if name is None else self.state[part.flat][name]
                 whole.narrow(0, part.start, part.count).copy_(part.of(own).detach())
             dist.reduce(whole, dst=0)
-            if dist.get_rank() == 0:
+            if self.world.is_first:
                 out[i] = whole.view(shape).cpu()
         return out
 
@@ -111,7 +115,7 @@ class Shards:
     @torch.no_grad()
     def set_divided(self, parameter: Any, whole: torch.Tensor) -> None:
         """Take this rank's part of whole weights in the model's own precision (stage 3)."""
-        start = dist.get_rank() * parameter.ds_tensor.ds_numel
+        start = self.world.rank * parameter.ds_tensor.ds_numel
         count = max(0, min(parameter.ds_tensor.ds_numel, parameter.ds_numel - start))
         own = whole.flatten().narrow(0, min(start, parameter.ds_numel), count)
         parameter.ds_tensor.data.narrow(0, 0, count).copy_(own)

@@ -30,6 +30,7 @@ def train(run: Run) -> None:
     if start == 0:
         run.log_baseline()
     for step in range(start + 1, run.settings.run.max_steps + 1):
+        run.world.begin_step(step)
         run.workshop.reward.begin_step()
         try:
             take_step(run, step)
@@ -43,7 +44,6 @@ def train(run: Run) -> None:
 def take_step(run: Run, step: int) -> dict[str, float]:
     """One collection with all its updates; return the seconds of its phases."""
     clock = Clock()
-    run.world.begin_step(step)
     learning_rate = run.engine.begin_step(step)
 
     # 1. Act: the source gives groups: episodes played and scored, demonstrations, or replays.

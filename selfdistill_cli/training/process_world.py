@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -132,6 +134,17 @@ class ProcessWorld(World):
     def begin_step(self, step: int) -> None:
         """Say which step follows."""
         self.heartbeat.step = step
+
+    def log_to(self, folder: Path) -> None:
+        """Let what the ranks other than 0 and their libraries print go to files in a folder."""
+        if self.is_first:
+            return
+        folder.mkdir(exist_ok=True)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with (folder / f"rank_{self.rank}.log").open("ab") as file:
+            for number in (1, 2):
+                os.dup2(file.fileno(), number)
 
     def part(self) -> None:
         """Wait for the others, who end their work now too; one that is gone is not waited for."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from selfdistill_cli.training.checkpoints import Checkpoints
 from selfdistill_cli.training.evaluation import Evaluation, evaluation_path, improvement
 from selfdistill_cli.training.files import write_json
 from selfdistill_cli.training.initial import (
+    check_same_weights,
     initial_weights,
     path_fingerprint,
     policy_folder,
@@ -55,8 +55,7 @@ def run_training(
     prepare_process(settings.run.num_threads)
     directory = RunDirectory(Path(settings.run.root) / settings.run.name)
     world.from_first(lambda: directory.open(container, settings.resume))
-    if not world.is_first:
-        redirect_output(directory.path / "ranks" / f"rank_{world.rank}.log")
+    world.log_to(directory.path / "ranks")
     try:
         with Interrupts(display.message) as interrupts, _closing(settings.env) as env:
             read_tasks(settings, env)
@@ -64,7 +63,7 @@ def run_training(
                 lambda: directory.check_contents(contents_of(env, settings), settings.resume)
             )
             run = assemble(settings, directory, env, display, interrupts, world)
-            check_same_weights(run)
+            check_same_weights(run.policy, world)
             display.start(_introduction(run, directory))
             with _status(run, directory):
                 train(run)
@@ -94,16 +93,6 @@ def _status(run: Run, directory: RunDirectory) -> Iterator[None]:
         with contextlib.suppress(*([RunError] if status == "failed" else [])):
             if run.world.is_first:
                 directory.update_identity(status=status)
-
-
-def redirect_output(path: Path) -> None:
-    """Let what this process and its libraries print go to the end of a file."""
-    path.parent.mkdir(exist_ok=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with path.open("ab") as file:
-        for number in (1, 2):
-            os.dup2(file.fileno(), number)
 
 
 def prepare_process(num_threads: int) -> None:
@@ -222,18 +211,6 @@ def build_policy(settings: TrainSettings, method: Method) -> CausalPolicy:
     if method.needs_critic and policy.value_head is None:
         policy.add_value_head()
     return policy
-
-
-def check_same_weights(run: Run) -> None:
-    """Raise RunError unless every rank starts from the same weights."""
-    own = sum(float(tensor.double().sum()) for _, tensor in run.policy.weights())
-    found = run.world.gather(own)
-    other = [rank for rank, total in enumerate(found) if total != found[0]]
-    if other:
-        raise RunError(
-            f"rank {other[0]} starts from other weights than rank 0: policy.path or "
-            "policy.init_from holds something else on its machine; copy one folder to all machines"
-        )
 
 
 def build_reward(settings: TrainSettings, errors: Path | None) -> GuardedReward:

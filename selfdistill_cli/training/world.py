@@ -8,6 +8,7 @@ matter. `process_world.ProcessWorld` does this over torch.distributed; one proce
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -77,6 +78,9 @@ class World:
 
     def begin_step(self, step: int) -> None:
         """Say which step follows."""
+
+    def log_to(self, folder: Path) -> None:
+        """Let what the ranks other than 0 and their libraries print go to files in a folder."""
 
     def close(self) -> None:
         """Leave. May be called twice."""
