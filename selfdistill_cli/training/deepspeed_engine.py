@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -214,6 +215,8 @@ def _import(device: torch.device) -> Any:
             "zero: DeepSpeed is not installed; install selfdistill[zero], or use zero=off"
         ) from error
     logger.setLevel("ERROR")
+    # It calls functions of torch by names that torch has begun to replace.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     # Its first use would compile an all-reduce over shared memory; gloo has one.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     if not dist.is_initialized():  # one process

@@ -61,9 +61,9 @@ class ShardedCopy(WeightCopy):
         device = next(self.backbone.parameters()).device
         own = torch.zeros(size, dtype=part.dtype, device=device)
         own[: len(part)] = part
-        out = own.new_empty(self.world.size * size)
-        dist.all_gather_into_tensor(out, own)
-        return out[: parameter.ds_numel].view(parameter.ds_shape)
+        parts = [torch.empty_like(own) for _ in range(self.world.size)]
+        dist.all_gather(parts, own)
+        return torch.cat(parts)[: parameter.ds_numel].view(parameter.ds_shape)
 
     def state_dict(self) -> dict[str, Any]:
         """The copy and what it remembers, whole, on rank 0."""

@@ -37,7 +37,7 @@ from selfdistill_cli.training.loop import train
 from selfdistill_cli.training.run import Run
 from selfdistill_cli.training.run_directory import RunDirectory
 from selfdistill_cli.training.settings import TrainSettings
-from selfdistill_cli.training.teachers import build_scorers, build_slow_copy
+from selfdistill_cli.training.teachers import build_models, build_scorers, build_slow_copy
 from selfdistill_cli.training.workshop import TrainingWorkshop
 from selfdistill_cli.training.world import World
 
@@ -168,6 +168,7 @@ def assemble(
     world = world or World()
     method = Method(settings.method, view_of(settings.teacher))  # pyright: ignore
     policy = build_policy(settings, method)
+    models = build_models(method.views, policy, settings.run.root)
     engine = settings.zero.build(
         policy, settings.optim, settings.run.max_steps, settings.seed, world
     )
@@ -175,7 +176,7 @@ def assemble(
         config = engine.config
         world.from_first(lambda: write_json(directory.path / "deepspeed.json", config))
     slow_copy = build_slow_copy(method, policy, engine, settings.run.root)
-    scorers = build_scorers(method.views, policy, engine, slow_copy, settings.run.root)
+    scorers = build_scorers(method.views, policy, engine, slow_copy, models)
     errors = directory.path / "reward_errors.jsonl"
     workshop = build_workshop(settings, env, policy, method, errors, world)
     return Run(

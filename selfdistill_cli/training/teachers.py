@@ -76,12 +76,27 @@ def _new_copy(sync: Any, policy: CausalPolicy, engine: Engine) -> WeightCopy:
     return engine.new_copy()
 
 
+def build_models(
+    views: Mapping[str, ViewSettings], policy: CausalPolicy, root: str
+) -> dict[str, CausalPolicy]:
+    """The models of frozen views that are not the student's, by view name.
+
+    Before an engine takes the policy over: what it attaches to the weights cannot be copied.
+    """
+    found: dict[str, CausalPolicy] = {}
+    for name, view in views.items():
+        if view.weights == "frozen" and view.path is not None:
+            key = "teacher.path" if name == "teacher" else f"method.views.{name}.path"
+            found[name] = _other_model(policy, view.path, root, key)
+    return found
+
+
 def build_scorers(
     views: Mapping[str, ViewSettings],
     policy: CausalPolicy,
     engine: Engine,
     slow_copy: WeightCopy | None,
-    root: str,
+    models: Mapping[str, CausalPolicy],
 ) -> dict[str, Scorer]:
     """One scorer per view; frozen views of the initial policy share one copy."""
     initial: WeightCopy | None = None
@@ -98,8 +113,9 @@ def build_scorers(
             initial = initial or WeightCopy(policy.backbone, dtype=None)
             scorers[name] = CopyScorer(engine, initial)
         else:
-            key = "teacher.path" if name == "teacher" else f"method.views.{name}.path"
-            scorers[name] = ModelScorer(_other_model(policy, view.path, root, key))
+            other = models[name].to(engine.device)
+            _fit_vocabulary(other, policy.unembedding()[0].shape[0])
+            scorers[name] = ModelScorer(other)
     return scorers
 
 
@@ -121,9 +137,7 @@ def _other_model(policy: CausalPolicy, path: str, root: str, key: str) -> Causal
     except ConfigError as error:
         raise ConfigError(f"{key}={path}: {error}") from error
     _check_tokenizer(policy, other, f"{key}={path}")
-    other.to(policy.device)
     other.temperature = policy.temperature
-    _fit_vocabulary(other, policy.unembedding()[0].shape[0])
     return other
 
 
