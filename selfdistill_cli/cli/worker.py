@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 from selfdistill_cli.cli.main import exit_code
+from selfdistill_cli.core.errors import LostRank
 
 
 def main(job: Path) -> int:
@@ -24,6 +25,7 @@ def main(job: Path) -> int:
     def train() -> int:
         from selfdistill_cli.config.checked import build
         from selfdistill_cli.launching.inline import Inline
+        from selfdistill_cli.launching.ranks import LOST
         from selfdistill_cli.launching.settings import InlineSettings
         from selfdistill_cli.tracking.progress import make_display
         from selfdistill_cli.training.settings import TrainSettings
@@ -31,7 +33,10 @@ def main(job: Path) -> int:
         settings: TrainSettings = build(given["container"], TrainSettings)
         display = make_display(settings.run.max_steps, sys.stdout, None)
         inline = InlineSettings(timeout_s=settings.launcher.timeout_s)  # pyright: ignore
-        return Inline(inline).launch(settings, given["container"], display)
+        try:
+            return Inline(inline).launch(settings, given["container"], display)
+        except LostRank:
+            return LOST  # the launcher tells whose end it was, and why
 
     return exit_code(train)
 

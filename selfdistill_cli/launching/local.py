@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from selfdistill_cli.core.errors import ConfigError, Preempted, RunError, UserError
-from selfdistill_cli.launching.ranks import is_one_of_several
+from selfdistill_cli.launching.ranks import LOST, is_one_of_several
 from selfdistill_cli.launching.settings import LocalSettings
 from selfdistill_cli.training.settings import TrainSettings
 
@@ -97,7 +97,7 @@ class Ranks:
             if first is None:
                 return 0
             code = self.processes[0].returncode
-            if code is not None and code > 0 and not self._was_killed(first):
+            if code is not None and code > 0 and code != LOST:
                 return code  # rank 0 has told why
             raise RunError(self._obituary(first, logs, before))
         finally:
@@ -112,13 +112,10 @@ class Ranks:
             failed = [rank for rank, code in enumerate(codes) if code]
             if failed:
                 self._wait_for_first(LONG_GRACE_S if codes[failed[0]] in TOLD else GRACE_S)
-                return failed[0]
+                return next((rank for rank in failed if codes[rank] != LOST), failed[0])
             if None not in codes:
                 return None
             time.sleep(POLL_S)
-
-    def _was_killed(self, rank: int) -> bool:
-        return self.processes[rank].returncode < 0
 
     def _wait_for_first(self, seconds: float) -> None:
         end = time.monotonic() + seconds

@@ -13,6 +13,9 @@ from selfdistill_cli.training.settings import TrainSettings
 
 NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
+LOST = 3
+"""Exit code by which a rank of `launcher=local` says that it only lost another one."""
+
 PATIENCE_S = 10.0
 """How long a rank that lost another one waits before it tells so: whoever started the ranks has
 shown the first error by then, and has ended this one."""
