@@ -77,9 +77,9 @@ def take_step(run: Run, step: int) -> dict[str, float]:
     clock.lap("follow")
     metrics |= evaluate_teacher(run, step) if due else {}
     clock.lap("eval")
-
     times = clock.metrics()
-    run.finish_step(step, judged.groups, metrics, evaluation, {**times, **memory_metrics()})
+    machine = {**times, **memory_metrics(run.world)}
+    run.finish_step(step, judged.groups, metrics, evaluation, machine)
     return times
 
 

@@ -9,8 +9,9 @@ import torch
 from job import train
 from running import numbers
 from safetensors.torch import load_file
+from small_policies import small_policy
 from starting import run_job
-from test_equal_ranks import assert_equal_runs, episodes, learned, words_of
+from test_equal_ranks import QUIET, assert_equal_runs, episodes, learned, words_of
 
 from selfdistill_cli.policies.huggingface import shipped_tiny
 from selfdistill_cli.training.world import World
@@ -18,6 +19,7 @@ from selfdistill_cli.training.world import World
 __all__ = ("episodes",)
 
 ADAMW = ("optim=adamw", "optim.lr=1e-3", "optim.warmup_steps=0")
+STAGES = ("zero2", "zero3")
 HF = ("policy=hf", f"policy.path={shipped_tiny()}")
 LORA = (*HF, "policy.lora.rank=4")
 
@@ -119,3 +121,26 @@ def test_adapters_are_all_that_is_trained_and_saved(tmp_path: Path, episodes: Pa
         factor = next(key for key in teacher if "lora_B" in key)
         assert teacher[factor].abs().max() > 1e-5  # it began at zero
         assert not torch.equal(teacher[factor], student[factor])
+
+
+@pytest.mark.slow
+def test_models_of_other_families_are_divided(tmp_path: Path) -> None:
+    """An unembedding of its own (Qwen2), and biases and transposed matrices (GPT-2)."""
+    runs = []
+    for family in ("qwen2", "gpt2"):
+        small_policy(family).save(tmp_path / family)
+        words = [
+            "method=sft", "policy=hf", f"policy.path={tmp_path / family}", "optim=sgd",
+            "optim.lr=0.1", "optim.warmup_steps=0", "run.max_steps=3", "batch.tasks_per_step=6",
+            "batch.micro_batch_rows=2", f"run.root={tmp_path / 'runs'}", *QUIET,
+        ]  # fmt: skip
+        train([*words, f"run.name={family}_one"], World())
+        runs += [[*words, f"run.name={family}_{zero}", f"zero={zero}"] for zero in STAGES]
+    run_job(tmp_path, 2, runs)
+    for family in ("qwen2", "gpt2"):
+        before = load_file(tmp_path / family / "model.safetensors")
+        after = learned(tmp_path, f"{family}_one")
+        gaps = [(v - after[f"model.safetensors {k}"]).abs().max() for k, v in before.items()]
+        assert max(gaps) > 1e-3
+        for zero in STAGES:
+            assert_equal_runs(tmp_path, f"{family}_one", f"{family}_{zero}")
