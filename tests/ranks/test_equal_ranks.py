@@ -124,6 +124,14 @@ def compare(
             assert_equal_runs(folder, f"{method}_one", f"{method}_{zero}_{size}")
 
 
+def played(folder: Path) -> list[str]:
+    """A first step with episodes of its own."""
+    return [
+        "method=grpo", *SIZES, *QUIET, f"run.root={folder / 'runs'}", "run.max_steps=1",
+        "run.trajectories_every=1",
+    ]  # fmt: skip
+
+
 def sampled(folder: Path, name: str) -> dict[tuple[str, int], list[str]]:
     """The tokens of every episode of the first step."""
     lines = (folder / "runs" / name / "trajectories/step_000001.jsonl").read_text().splitlines()
@@ -157,8 +165,7 @@ def test_divided_weights_learn_what_whole_ones_learn(tmp_path: Path, episodes: P
 
 def test_ranks_with_unlike_work_wait_for_each_other(tmp_path: Path, episodes: Path) -> None:
     """Updates of one sample, which leave a rank without any, and of three or two micro-batches."""
-    live = ["method=grpo", *SIZES, *QUIET, f"run.root={tmp_path / 'runs'}", "run.max_steps=1",
-            "run.trajectories_every=1"]  # fmt: skip
+    live = played(tmp_path)
     names = {"alone": ("batch.mini_batches=16",), "uneven": ("batch.mini_batches=3",)}
     runs = [[*live, "run.name=live_two", "zero=zero3"]]
     for name, more in names.items():
@@ -185,5 +192,12 @@ def test_every_stage_for_twelve_steps(tmp_path: Path, episodes: Path, method: st
 
 @pytest.mark.slow
 def test_four_ranks_learn_what_one_learns(tmp_path: Path, episodes: Path) -> None:
-    compare(tmp_path, episodes, 4, METHODS, ["off"], "run.max_steps=12")
-    compare(tmp_path, episodes, 4, ["step_kd"], ["zero3"], "run.max_steps=12")
+    live = played(tmp_path)
+    train([*live, "run.name=live_one"], World())
+    also = [
+        words_of("step_kd", episodes, tmp_path, "zero3", "zero=zero3", "run.max_steps=12"),
+        [*live, "run.name=live_four"],
+    ]
+    compare(tmp_path, episodes, 4, METHODS, ["off"], "run.max_steps=12", also=also)
+    assert_equal_runs(tmp_path, "step_kd_one", "zero3")
+    assert sampled(tmp_path, "live_one") == sampled(tmp_path, "live_four")
