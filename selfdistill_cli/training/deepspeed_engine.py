@@ -7,7 +7,9 @@ ranks, so episodes may differ in length (deepspeed#8262), and it is empty while 
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
 import math
 import os
 import warnings
@@ -72,11 +74,12 @@ class DeepSpeedEngine:
         self.optimizer = make_optimizer(trained, optim)
         self.members = [list(group["params"]) for group in self.optimizer.param_groups]
         self.trained = trained
-        self.engine: Any = library.initialize(
-            model=Scored(trained, library if self.divides_weights else None),
-            optimizer=self.optimizer,
-            config=copy.deepcopy(self.config),
-        )[0]
+        with contextlib.redirect_stdout(io.StringIO()):  # it reports memory, group by group
+            self.engine: Any = library.initialize(
+                model=Scored(trained, library if self.divides_weights else None),
+                optimizer=self.optimizer,
+                config=copy.deepcopy(self.config),
+            )[0]
         self.library = library
         self.parameters = [p for members in self.members for p in members]
         self.shards = Shards(self.engine.optimizer, self.parameters, self.device, self.world)

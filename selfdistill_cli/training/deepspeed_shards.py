@@ -62,9 +62,14 @@ class Shards:
         mapping = parameter._hp_mapping
         if mapping is None:
             return None
-        flat = self.zero.single_partition_of_fp32_groups[mapping.param_group_index]
+        flat = self._flats()[mapping.param_group_index]
         master, whole = mapping.hp_fragment_address, mapping.lp_fragment_address
         return Part(flat, master.start, whole.start, whole.numel)
+
+    def _flats(self) -> Sequence[torch.Tensor]:
+        """The flat tensors of stages 1 and 2; stage 1 in bfloat16 has a class of its own."""
+        found = getattr(self.zero, "single_partition_of_fp32_groups", None)
+        return self.zero.fp32_groups_flat_partition if found is None else found
 
     def master_weights(self) -> dict[int, torch.Tensor]:
         """The whole float32 weights by number, on rank 0; called by all ranks."""
