@@ -48,6 +48,12 @@ class SandboxError(RunError):
     """Isolation could not be started or was lost: the run stops, it never falls back."""
 
 
+class Diverged(RunError):
+    """The numbers of the run, which every rank has, say that it went wrong."""
+
+    known_to_all = True
+
+
 class LostRank(RunError):
     """Another process of the run ended or cannot be reached; its own error is the one to read."""
 

@@ -120,7 +120,7 @@ class DeepSpeedEngine:
     def step(self) -> float:
         """Clip by the global norm, update, clear; return the norm before clipping.
 
-        Raises RunError, without applying the update, if the norm is not finite.
+        Raises Diverged, without applying the update, if the norm is not finite.
         """
         self.engine.step()
         norm = float(self.engine.get_global_grad_norm())

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from selfdistill_cli.core.errors import ConfigError, RunError
+from selfdistill_cli.core.errors import ConfigError, Diverged
 from selfdistill_cli.core.needs import Needs
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.types import Batch, PolicyOutput
@@ -120,7 +120,7 @@ class TorchEngine:
     def step(self) -> float:
         """Clip by the global norm, update, clear; return the norm before clipping.
 
-        Raises RunError, without applying the update, if the norm is not finite.
+        Raises Diverged, without applying the update, if the norm is not finite.
         """
         parameters = [p for g in self.optimizer.param_groups for p in g["params"]]
         self.world.sum_gradients(parameters)
@@ -146,7 +146,7 @@ class TorchEngine:
     def state_dict(self) -> dict[str, Any]:
         """The optimizer's state; the weights are saved with the policy.
 
-        Raises RunError if a weight is not finite, so that no checkpoint holds such weights.
+        Raises Diverged if a weight is not finite, so that no checkpoint holds such weights.
         """
         check_finite(self.policy)
         return {"optimizer": self.optimizer.state_dict()}
@@ -156,19 +156,19 @@ class TorchEngine:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-def not_applied(norm: float) -> RunError:
+def not_applied(norm: float) -> Diverged:
     """The error for a gradient norm that is not finite."""
-    return RunError(
+    return Diverged(
         f"the gradient norm is {norm}: the update was not applied. Lower optim.lr, or look at the "
         "last trajectories for the sample that caused it."
     )
 
 
 def check_finite(policy: CausalPolicy) -> None:
-    """Raise RunError if a weight is not finite."""
+    """Raise Diverged if a weight is not finite."""
     bad = [n for n, p in policy.named_parameters() if not bool(torch.isfinite(p).all())]
     if bad:
-        raise RunError(
+        raise Diverged(
             f"the last update made {len(bad)} weights not finite, {bad[0]} among them, and no "
             "checkpoint is written. Lower optim.lr, raise optim.warmup_steps, or look at the "
             "last trajectories for the sample that caused it; earlier checkpoints are intact."
