@@ -209,6 +209,7 @@ class Scored(nn.Module):
 def _import(device: torch.device) -> Any:
     """DeepSpeed, kept from compiling anything; raises ConfigError if it is not installed."""
     os.environ.setdefault("DS_ACCELERATOR", device.type)
+    os.environ.setdefault("LOCAL_RANK", "0")  # it insists, where one process was started by hand
     try:
         import deepspeed
         import deepspeed.ops

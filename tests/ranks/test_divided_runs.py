@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import running
 import torch
 from job import train
 from running import numbers
 from safetensors.torch import load_file
 from small_policies import small_policy
-from starting import run_job
+from starting import CHECKOUT, run_job
 from test_equal_ranks import QUIET, assert_equal_runs, episodes, learned, words_of
 
 from selfdistill_cli.policies.huggingface import shipped_tiny
@@ -121,6 +122,15 @@ def test_adapters_are_all_that_is_trained_and_saved(tmp_path: Path, episodes: Pa
         factor = next(key for key in teacher if "lora_B" in key)
         assert teacher[factor].abs().max() > 1e-5  # it began at zero
         assert not torch.equal(teacher[factor], student[factor])
+
+
+@pytest.mark.slow
+def test_one_process_is_divided_among_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(CHECKOUT))
+    words = ["train", "method=grpo", *running.SMALL, "eval.every=0", "run.max_steps=1"]
+    for zero in ("off", "zero3"):
+        running.run(tmp_path, *words, f"run.name={zero}", f"zero={zero}")
+    assert_equal_runs(tmp_path, "off", "zero3")
 
 
 @pytest.mark.slow
