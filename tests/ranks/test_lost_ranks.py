@@ -134,26 +134,3 @@ def test_other_launchers(tmp_path: Path, launcher: str) -> None:
     lines = running.numbers(tmp_path / "runs/r")
     assert [line["step"] for line in lines] == [1]
     assert (tmp_path / "runs/r/ranks/rank_1.log").is_file()
-
-
-@pytest.mark.slow
-def test_two_machines_by_the_script(tmp_path: Path) -> None:
-    words = [w for w in WORDS if not w.startswith("launcher")][1:]
-    script = str(CHECKOUT / "launch/local/torchrun.sh")
-    shared = {"NODES": "2", "HEAD": "127.0.0.1", "PORT": "29433", "PROCESSES": "1",
-              "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}  # fmt: skip
-    machines = [
-        subprocess.Popen(
-            [script, *words, "run.max_steps=1", f"run.root={tmp_path / 'runs'}", "zero=zero2"],
-            env={**os.environ, **shared, "NODE_RANK": str(number)},
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(2)
-    ]
-    for machine in machines:
-        code, out, err = running.finish(machine, 300)
-        assert code == 0, out + err
-    assert [line["step"] for line in running.numbers(tmp_path / "runs/r")] == [1]
