@@ -1,4 +1,4 @@
-"""Two machines: network namespaces joined by a cable, one run by the script for several machines."""
+"""Two machines, as network namespaces joined by a cable: one run by the script for several."""
 
 from __future__ import annotations
 
