@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -12,6 +12,8 @@ from selfdistill_cli.core.seeds import Key, stream
 from selfdistill_cli.core.types import Batch, Sample, ViewBatch, ViewScores
 
 Unembedding = tuple[torch.Tensor, torch.Tensor | None]
+Unit = list[Sample]
+"""Samples that stay together."""
 
 
 def collate(
@@ -103,13 +105,15 @@ def updates(
     settings: BatchSettings,
     seed_key: Sequence[Key],
     keep_together: Sequence[int] | None = None,
+    mine: Callable[[Sequence[Unit], Sequence[float]], Sequence[Unit]] | None = None,
 ) -> Iterator[list[list[Sample]]]:
     """Yield the updates of a collection: each one a list of micro-batches of samples.
 
     Every epoch goes through all samples once, in a new order keyed by `seed_key` and the epoch,
     in `mini_batches` updates of nearly equal size (fewer if there are fewer samples, never an
     empty one). `keep_together` gives a group number per sample: samples of one group are then
-    never divided between updates or micro-batches.
+    never divided between updates or micro-batches. `mine(units, costs)` picks what of an update
+    falls to this process; the number of updates is the same for all of them.
     """
     units = _units(len(samples), keep_together)
     for epoch in range(settings.epochs):
@@ -117,6 +121,9 @@ def updates(
         num_updates = min(settings.mini_batches, len(units))
         for part in np.array_split(order, num_updates) if num_updates else []:
             chosen = [[samples[i] for i in units[u]] for u in part]
+            if mine is not None:
+                costs = [float(sum(len(s.token_ids) for s in unit)) for unit in chosen]
+                chosen = mine(chosen, costs)
             yield micro_batches(chosen, settings)
 
 

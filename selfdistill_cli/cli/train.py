@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def train(words: Sequence[str], config_dir: str | None, config_name: str) -> int:
-    """Compose, check, train. Raises errors of core.errors."""
+    """Compose, check, train; return the exit code. Raises errors of core.errors."""
     from selfdistill_cli.config import rules
     from selfdistill_cli.config.compose import compose
 
@@ -40,8 +40,7 @@ def train(words: Sequence[str], config_dir: str | None, config_name: str) -> int
 
     settings = composed.settings
     display = make_display(settings.run.max_steps, sys.stdout, None)
-    settings.launcher.build().launch(settings, composed.container, display)
-    return 0
+    return settings.launcher.build().launch(settings, composed.container, display)
 
 
 def dry_run(arguments: TrainArguments) -> int:

@@ -19,7 +19,7 @@ OFTEN: tuple[tuple[str, str], ...] = (
     ("method.drop_flat_groups", "methods.settings.MethodSettings"),
     ("method.terms.NAME.coefficient", "methods.term_settings.PolicyGradientSettings"),
     ("batch.tasks_per_step", "batching.settings.BatchSettings"),
-    ("optim.lr", "training.settings.OptimSettings"),
+    ("optim.lr", "training.settings.ScheduleSettings"),
     ("policy.path", "policies.settings.HuggingFaceSettings"),
     ("policy.init_from", "policies.settings.HuggingFaceSettings"),
     ("policy.lora.rank", "policies.settings.LoraSettings"),

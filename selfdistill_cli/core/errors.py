@@ -10,6 +10,8 @@ class SelfDistillError(Exception):
     """Base of every error that this project raises on purpose."""
 
     exit_code = 1
+    known_to_all = False
+    """Every rank of the run raises it: rank 0 tells it, and nobody waits for anybody."""
 
 
 class UserError(SelfDistillError, ValueError):
@@ -46,10 +48,21 @@ class SandboxError(RunError):
     """Isolation could not be started or was lost: the run stops, it never falls back."""
 
 
+class Diverged(RunError):
+    """The numbers of the run, which every rank has, say that it went wrong."""
+
+    known_to_all = True
+
+
+class LostRank(RunError):
+    """Another process of the run ended or cannot be reached; its own error is the one to read."""
+
+
 class Preempted(SelfDistillError):
     """Stopped on request after a checkpoint; the same command continues."""
 
     exit_code = 75
+    known_to_all = True
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
-from selfdistill_cli.core.settings import Settings
+from selfdistill_cli.core.settings import Settings, in_range
 
 
 @dataclass(frozen=True, kw_only=True)
 class InlineSettings(Settings):
-    """`launcher=inline`: one process, the one that the command was given in."""
+    """`launcher=inline`: the process that the command was given in.
+
+    Started by torchrun or deepspeed it is one rank of several, as RANK and WORLD_SIZE say.
+    """
 
     implementation: ClassVar[str] = "selfdistill_cli.launching.inline:Inline"
+
+    timeout_s: float
+    """Seconds that ranks wait for each other before the run ends, naming the late one."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 1, inf, "timeout_s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalSettings(Settings):
+    """`launcher=local`: several processes on this machine, started and watched by the command."""
+
+    implementation: ClassVar[str] = "selfdistill_cli.launching.local:Local"
+
+    num_processes: int
+    """Ranks to start: one per GPU, or a few on a CPU."""
+    timeout_s: float
+    """Seconds that ranks wait for each other before the run ends, naming the late one."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 1, 1024, "num_processes")
+        in_range(self, 1, inf, "timeout_s")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,8 @@ from selfdistill_cli.methods.arrays import all_samples, map_rows
 from selfdistill_cli.methods.diagnostics import TEACHER, distill_ratio, teacher_metrics
 from selfdistill_cli.methods.pairs import with_pairs
 from selfdistill_cli.methods.settings import MethodSettings
+
+SumOverRanks = Callable[[list[float]], list[float]]
 
 
 class Method:
@@ -122,12 +124,16 @@ class Method:
                 )
         return groups
 
-    def counts(self, batches: Sequence[Batch]) -> dict[str, float]:
-        """Each term's denominator over all micro-batches of one update."""
-        totals = {
-            name: sum(term.count(batch) for batch in batches) for name, term in self.terms.items()
-        }
-        return {name: total if total > 0 else 1.0 for name, total in totals.items()}
+    def counts(self, batches: Sequence[Batch], over_ranks: SumOverRanks = list) -> dict[str, float]:
+        """Each term's denominator over all micro-batches of one update.
+
+        `over_ranks` adds the numbers of this process to those of the others.
+        """
+        totals = over_ranks(
+            [sum(term.count(batch) for batch in batches) for term in self.terms.values()]
+        )
+        named = zip(self.terms, totals, strict=True)
+        return {name: total if total > 0 else 1.0 for name, total in named}
 
     def total_loss(
         self, output: PolicyOutput, batch: Batch, counts: Mapping[str, float], step: int

@@ -226,7 +226,8 @@ class CausalPolicy(nn.Module):
         assert self.value_head is not None, "call add_value_head before asking for values"
         if "values" not in needs:
             hidden_BTH = hidden_BTH.detach()
-        values_BT = self.value_head(hidden_BTH.float()).squeeze(-1)
+        head = self.value_head  # float32, but an engine may train it in the model's precision
+        values_BT = head(hidden_BTH.to(head.weight.dtype)).squeeze(-1).float()
         return align_to_tokens(values_BT).masked_fill(~active_BT, 0.0)
 
     def _reject_scaled_logits(self) -> None:

@@ -40,5 +40,5 @@ def successor_values(
         position_ids=torch.cat([order, places])[None],
         use_cache=False,
     )
-    hidden = out.last_hidden_state[0, length:].float()
-    return policy.value_head(hidden).view(num, width)
+    hidden = out.last_hidden_state[0, length:].to(policy.value_head.weight.dtype)
+    return policy.value_head(hidden).float().view(num, width)

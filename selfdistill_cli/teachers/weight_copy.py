@@ -37,7 +37,11 @@ class WeightCopy:
         return value.detach().to(wide, copy=True)
 
     def _student(self) -> dict[str, torch.Tensor]:
-        """The student's live tensors that can change: trained parameters and saved buffers."""
+        """What is followed: the student's live tensors that can change."""
+        return self._in_module()
+
+    def _in_module(self) -> dict[str, torch.Tensor]:
+        """The module's trained parameters and saved buffers."""
         kept = self.backbone.state_dict().keys()
         buffers = {n: b for n, b in self.backbone.named_buffers() if n in kept}
         trained = {n: p for n, p in self.backbone.named_parameters() if p.requires_grad}
@@ -70,14 +74,20 @@ class WeightCopy:
 
         Storage is exchanged, not written, so the student's bytes and optimizer are untouched.
         """
-        student = self._student()
-        saved = {name: tensor.data for name, tensor in student.items()}
+        with self.in_place_of(self.slow):
+            yield
+
+    @contextlib.contextmanager
+    def in_place_of(self, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
+        """The same with other weights, such as those of `state_dict`."""
+        module = {name: x for name, x in self._in_module().items() if name in weights}
+        saved = {name: tensor.data for name, tensor in module.items()}
         try:
-            for name, tensor in student.items():
-                tensor.data = self.slow[name].to(tensor.dtype)
+            for name, tensor in module.items():
+                tensor.data = weights[name].to(tensor.device, tensor.dtype)
             yield
         finally:
-            for name, tensor in student.items():
+            for name, tensor in module.items():
                 tensor.data = saved[name]
 
     @torch.no_grad()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from selfdistill_cli.core.errors import ConfigError, RunError
+from selfdistill_cli.core.errors import ConfigError, Diverged
 from selfdistill_cli.core.needs import Needs
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.types import Batch, PolicyOutput
 from selfdistill_cli.policies.causal import CausalPolicy
+from selfdistill_cli.teachers.weight_copy import WeightCopy
 from selfdistill_cli.training.optimizers import make_optimizer
 from selfdistill_cli.training.settings import ScheduleSettings, TorchEngineSettings
+from selfdistill_cli.training.world import World
 
 
 def learning_rate_factor(settings: ScheduleSettings, step: int, max_steps: int) -> float:
@@ -33,8 +35,39 @@ def _half_cosine(progress: float) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * progress))
 
 
+class Engine(Protocol):
+    """What the loop asks of an engine; see `TorchEngine`."""
+
+    policy: CausalPolicy
+    device: torch.device
+    divides_weights: bool
+    lockstep: bool
+    config: Mapping[str, Any] | None
+
+    def begin_step(self, step: int) -> float: ...
+    def forward(self, batch: Batch, needs: Needs) -> PolicyOutput: ...
+    def score(self, batch: Batch, needs: Needs) -> PolicyOutput: ...
+    def backward(self, loss: torch.Tensor, last: bool) -> None: ...
+    def step(self) -> float: ...
+    def refresh(self) -> None: ...
+    def new_copy(self) -> WeightCopy: ...
+    def stream_weights(self) -> Iterable[tuple[str, torch.Tensor]]: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
 class TorchEngine:
-    """Plain torch on one device. Losses arrive already divided by their global counts."""
+    """Plain torch. Losses arrive already divided by their global counts.
+
+    On several ranks every one has all weights and the whole optimizer, and gradients are summed.
+    """
+
+    divides_weights = False
+    """Whether a rank has only its part of the weights while it learns."""
+    lockstep = False
+    """Whether all ranks must make the same number of forward and backward passes."""
+    config: Mapping[str, Any] | None = None
+    """What the library behind the engine was configured with, for the run directory."""
 
     def __init__(
         self,
@@ -43,20 +76,21 @@ class TorchEngine:
         optim: ScheduleSettings,
         max_steps: int,
         seed: int,
+        world: World | None = None,
     ):
+        self.world = world or World()
         self.policy = policy
         self.optim = optim
         self.max_steps = max_steps
         self.seed = seed
-        self.device = _device(settings.device)
+        self.device = find_device(settings.device, self.world)
         policy.to(self.device)
         self.optimizer = make_optimizer(policy, optim)
 
     def begin_step(self, step: int) -> float:
         """Set the learning rate and torch's random stream (dropout); return the rate."""
         factor = learning_rate_factor(self.optim, step, self.max_steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = group["peak_lr"] * factor
+        set_learning_rates(self.optimizer, factor)
         torch.manual_seed(seed_for(self.seed, "update", step))
         return self.optim.lr * factor
 
@@ -82,19 +116,24 @@ class TorchEngine:
     def step(self) -> float:
         """Clip by the global norm, update, clear; return the norm before clipping.
 
-        Raises RunError, without applying the update, if the norm is not finite.
+        Raises Diverged, without applying the update, if the norm is not finite.
         """
         parameters = [p for g in self.optimizer.param_groups for p in g["params"]]
+        self.world.sum_gradients(parameters)
         norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.optim.max_grad_norm))
         if not math.isfinite(norm):
             self.optimizer.zero_grad(set_to_none=True)
-            raise RunError(
-                f"the gradient norm is {norm}: the update was not applied. Lower optim.lr, or "
-                "look at the last trajectories for the sample that caused it."
-            )
+            raise not_applied(norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return norm
+
+    def refresh(self) -> None:
+        """Let the policy hold the student's weights as they are now. It does: it is trained."""
+
+    def new_copy(self) -> WeightCopy:
+        """A slow copy of the weights that it trains."""
+        return WeightCopy(self.policy.backbone)
 
     def stream_weights(self) -> Iterable[tuple[str, torch.Tensor]]:
         """Yield (name, tensor) of the student's weights."""
@@ -103,15 +142,9 @@ class TorchEngine:
     def state_dict(self) -> dict[str, Any]:
         """The optimizer's state; the weights are saved with the policy.
 
-        Raises RunError if a weight is not finite, so that no checkpoint holds such weights.
+        Raises Diverged if a weight is not finite, so that no checkpoint holds such weights.
         """
-        bad = [n for n, p in self.policy.named_parameters() if not bool(torch.isfinite(p).all())]
-        if bad:
-            raise RunError(
-                f"the last update made {len(bad)} weights not finite, {bad[0]} among them, and no "
-                "checkpoint is written. Lower optim.lr, raise optim.warmup_steps, or look at the "
-                "last trajectories for the sample that caused it; earlier checkpoints are intact."
-            )
+        check_finite(self.policy)
         return {"optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -119,7 +152,33 @@ class TorchEngine:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-def _device(name: str) -> torch.device:
+def not_applied(norm: float) -> Diverged:
+    """The error for a gradient norm that is not finite."""
+    return Diverged(
+        f"the gradient norm is {norm}: the update was not applied. Lower optim.lr, or look at the "
+        "last trajectories for the sample that caused it."
+    )
+
+
+def check_finite(policy: CausalPolicy) -> None:
+    """Raise Diverged if a weight is not finite."""
+    bad = [n for n, p in policy.named_parameters() if not bool(torch.isfinite(p).all())]
+    if bad:
+        raise Diverged(
+            f"the last update made {len(bad)} weights not finite, {bad[0]} among them, and no "
+            "checkpoint is written. Lower optim.lr, raise optim.warmup_steps, or look at the "
+            "last trajectories for the sample that caused it; earlier checkpoints are intact."
+        )
+
+
+def set_learning_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Every group's own peak rate times a factor."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak_lr"] * factor
+
+
+def find_device(name: str, world: World) -> torch.device:
+    """The device that `zero.device` means for this rank; raises ConfigError without a GPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
@@ -127,4 +186,4 @@ def _device(name: str) -> torch.device:
             "zero.device: got 'cuda', but torch sees no GPU here; use zero.device=auto or cpu, or "
             "install a torch that is built for this machine's GPU"
         )
-    return torch.device(name)
+    return torch.device("cuda", world.local_rank) if name == "cuda" else torch.device(name)

@@ -136,9 +136,9 @@ def evaluation_due(settings: EvalSettings, step: int, max_steps: int) -> bool:
 
 def evaluate(run: Run, step: int) -> Evaluation:
     """Evaluate the student on the run's panel and keep every attempt's result."""
-    run.display.phase("evaluating")
+    run.phase("evaluating")
     evaluation, groups = evaluate_panel(run.workshop, run.settings.eval, step)
-    evaluation.save(evaluation_path(run.directory, step))
+    run.world.from_first(lambda: evaluation.save(evaluation_path(run.directory, step)))
     problem = unknown_metric(run.settings.checkpoint.best_metric, evaluation, groups)
     if step == 0 and problem is not None:
         run.display.message(problem)
@@ -168,11 +168,11 @@ def evaluate_teacher(run: Run, step: int) -> dict[str, float]:
 def evaluate_copy(run: Run, step: int) -> Evaluation:
     """Play the panel with the slow copy's weights, then give the rollout the student's again."""
     assert run.slow_copy is not None, "a sync keeps the copy that is evaluated"
-    run.display.phase("evaluating the teacher")
+    run.phase("evaluating the teacher")
     with run.slow_copy.in_place():
-        run.publish(step)
+        run.load_rollout(step)
         evaluation, _ = evaluate_panel(run.workshop, run.settings.eval, step)
-    run.publish(step)
+    run.load_rollout(step)
     return evaluation
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from selfdistill_cli.core.errors import RunError
+from selfdistill_cli.core.errors import Diverged
 from selfdistill_cli.training.settings import GuardSettings
 
 LEAST_PAIRS = 20
@@ -28,20 +28,20 @@ class Guards:
         self.rank_warned = False
 
     def check_loss(self, step: int, losses: Mapping[str, float]) -> None:
-        """Raise RunError (or warn) if a term of the loss is not finite."""
+        """Raise Diverged (or warn) if a term of the loss is not finite."""
         bad = [name for name, value in losses.items() if not math.isfinite(value)]
         if not bad:
             return
         text = f"step {step}: {', '.join(bad)} is not finite"
         if self.settings.on_nonfinite == "stop":
-            raise RunError(
+            raise Diverged(
                 f"{text}. Lower optim.lr, or that term's coefficient, or look at the last "
                 "trajectories for the sample that caused it; the last checkpoint is intact."
             )
         self.warn(text)
 
     def check_reward(self, step: int, reward: float | None, name: str = "reward/mean") -> None:
-        """Raise RunError (or warn, once) if the mean reward, or what stands for it, collapsed."""
+        """Raise Diverged (or warn, once) if the mean reward, or what stands for it, collapsed."""
         s = self.settings
         if reward is None or s.on_collapse == "off":
             return
@@ -57,7 +57,7 @@ class Guards:
             f"{mean:.3f}, the best was {self.best:.3f}"
         )
         if s.on_collapse == "stop":
-            raise RunError(
+            raise Diverged(
                 f"{text}. Lower optim.lr and start from checkpoints/best; if the environment or "
                 "the data changed, mend that; or set guards.on_collapse=warn to go on."
             )

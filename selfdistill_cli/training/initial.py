@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from selfdistill_cli.core.errors import CheckpointError, ConfigError, UserError
+from selfdistill_cli.core.errors import CheckpointError, ConfigError, RunError, UserError
 from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.policies.lora import ADAPTER_CONFIG
 from selfdistill_cli.training.checkpoints import TEACHER, Checkpoint, Checkpoints
 from selfdistill_cli.training.files import checksum
 from selfdistill_cli.training.run_directory import find_run
 from selfdistill_cli.training.settings import CheckpointSettings
+from selfdistill_cli.training.world import World
 
 
 def find_checkpoint(directory: Path, which: str) -> Checkpoint:
@@ -68,3 +69,16 @@ def weights_fingerprint(folder: Path) -> str:
     """SHA-256 over the weight files of a policy's folder."""
     files = sorted(p for pattern in ("*.safetensors", "*.bin") for p in folder.glob(pattern))
     return hashlib.sha256("".join(map(checksum, files)).encode()).hexdigest()
+
+
+def check_same_weights(policy: CausalPolicy, world: World) -> None:
+    """Raise RunError unless every rank starts from the same weights."""
+    if world.size == 1:
+        return
+    found = world.gather(sum(float(tensor.double().sum()) for _, tensor in policy.weights()))
+    other = [rank for rank, total in enumerate(found) if total != found[0]]
+    if other:
+        raise RunError(
+            f"rank {other[0]} starts from other weights than rank 0: policy.path or "
+            "policy.init_from holds something else on its machine; copy one folder to all machines"
+        )

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from selfdistill_cli.core.needs import DivergenceNeed, Needs
-from selfdistill_cli.core.types import Group, Sample
+from selfdistill_cli.core.types import FloatArray, Group, Sample
 from selfdistill_cli.losses.distribution import entropy
 from selfdistill_cli.methods.method import Method
 from selfdistill_cli.training.scorers import Unembedding, scored_rows
@@ -40,7 +40,7 @@ def judge(run: Run, groups: list[Group], step: int) -> Judged:
     if "values" in needs or run.method.needs_critic:
         groups = [_with_values(run, group) for group in groups]
     if "entropy" in needs:
-        groups = [_with_entropy(run, group) for group in groups]
+        groups = _with_entropy(run, groups)
     groups = with_text_marks(run, groups, needs)
     unembeddings: dict[str, Unembedding] = {}
     for name in run.method.views:
@@ -80,16 +80,23 @@ def _rescored(run: Run, groups: list[Group], with_hidden: bool) -> list[Group]:
     if not lacking:
         return groups
     needs: Needs = frozenset({"hidden"}) if with_hidden else frozenset()
+
+    def rescore(samples: list[Sample]) -> list[tuple[FloatArray, FloatArray | None]]:
+        found: dict[int, tuple[FloatArray, FloatArray | None]] = {}
+        for index, output in scored_rows(run, samples, needs, run.engine.score):
+            hidden = None if output.hidden is None else output.hidden[0].float().numpy()
+            found[index] = output.logprobs[0].numpy(), hidden
+        return [found[i] for i in range(len(samples))]
+
+    scores = run.world.shared(lacking, rescore, costs=[float(len(s.token_ids)) for s in lacking])
     filled: dict[int, Sample] = {}
-    for index, output in scored_rows(run, lacking, needs, run.engine.score):
-        sample = lacking[index]
-        if output.hidden is not None:
-            sample = replace(sample, hidden=output.hidden[0].float().numpy())
+    for old, (logprobs, hidden) in zip(lacking, scores, strict=True):
+        sample = old if hidden is None else replace(old, hidden=hidden)
         if recompute:
-            sample = replace(sample, old_logprobs=output.logprobs[0].numpy())
-        elif id(lacking[index]) in stale:
-            sample = replace(sample, current_logprobs=output.logprobs[0].numpy())
-        filled[id(lacking[index])] = sample
+            sample = replace(sample, old_logprobs=logprobs)
+        elif id(old) in stale:
+            sample = replace(sample, current_logprobs=logprobs)
+        filled[id(old)] = sample
     return [replace(g, samples=tuple(filled.get(id(s), s) for s in g.samples)) for g in groups]
 
 
@@ -106,23 +113,29 @@ def _with_values(run: Run, group: Group) -> Group:
     def fill(sample: Sample) -> Sample:
         assert sample.hidden is not None
         with torch.no_grad():
-            hidden = torch.from_numpy(sample.hidden).to(run.engine.device, torch.float32)
-            values = head(hidden).squeeze(-1).cpu().numpy()
+            hidden = torch.from_numpy(sample.hidden).to(head.weight)
+            values = head(hidden).squeeze(-1).float().cpu().numpy()
         return replace(sample, values=np.where(sample.action_mask, values, 0.0).astype(np.float32))
 
     return replace(group, samples=tuple(fill(sample) for sample in group.samples))
 
 
-def _with_entropy(run: Run, group: Group) -> Group:
+def _with_entropy(run: Run, groups: list[Group]) -> list[Group]:
     """The entropy of the sampling distribution, from the cached hidden states."""
     weight, bias = run.policy.unembedding()
 
-    def fill(sample: Sample) -> Sample:
+    def of_sample(sample: Sample) -> FloatArray:
         assert sample.hidden is not None
         hidden = torch.from_numpy(sample.hidden[sample.action_mask]).to(weight)
         out = np.zeros(len(sample.token_ids), dtype=np.float32)
         found = entropy(hidden, weight, bias, temperature=run.policy.temperature or 1.0)
         out[sample.action_mask] = found.float().cpu().numpy()
-        return replace(sample, entropy=out)
+        return out
 
-    return replace(group, samples=tuple(fill(sample) for sample in group.samples))
+    samples = [sample for group in groups for sample in group.samples]
+    costs = [float(len(sample.token_ids)) for sample in samples]
+    found = iter(run.world.shared(samples, lambda own: map(of_sample, own), costs=costs))
+    return [
+        replace(group, samples=tuple(replace(s, entropy=next(found)) for s in group.samples))
+        for group in groups
+    ]

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 
-from selfdistill_cli.batching.collate import collate, updates
+import torch
+
+from selfdistill_cli.batching.collate import Unit, collate, updates
+from selfdistill_cli.core.protocols import Sums
+from selfdistill_cli.core.types import Batch, Sample
 from selfdistill_cli.methods.pairs import pair_numbers
 from selfdistill_cli.rewards.errors import RewardError
 from selfdistill_cli.training.disk_budget import check_room_for_run
@@ -28,6 +34,7 @@ def train(run: Run) -> None:
     if start == 0:
         run.log_baseline()
     for step in range(start + 1, run.settings.run.max_steps + 1):
+        run.world.begin_step(step)
         run.workshop.reward.begin_step()
         try:
             times = take_step(run, step)
@@ -37,7 +44,7 @@ def train(run: Run) -> None:
         except GivenUp:
             run.give_up(step)
         run.interrupts.step_ended(times["time/step_s"])
-        if run.interrupts.requested:
+        if run.world.agree(run.interrupts.requested):
             run.preempt(step)
 
 
@@ -47,18 +54,18 @@ def take_step(run: Run, step: int) -> dict[str, float]:
     learning_rate = run.engine.begin_step(step)
 
     # 1. Act: the source gives groups: episodes played and scored, demonstrations, or replays.
-    run.display.phase("acting")
+    run.phase("acting")
     with run.interrupts.may_give_up():  # until here nothing of the run's state has changed
         groups = run.method.source.groups(run.workshop, step)
     clock.lap("act")
 
     # 2. Judge: whatever the parts need of the sampled tokens; then what is each token worth?
-    run.display.phase("judging")
+    run.phase("judging")
     judged = judge(run, groups, step)
     clock.lap("judge")
 
     # 3. Learn: each term is a sum, divided by its own denominator over the whole update.
-    run.display.phase("learning")
+    run.phase("learning")
     update_metrics = learn(run, judged, step)
     clock.lap("learn")
 
@@ -78,9 +85,9 @@ def take_step(run: Run, step: int) -> dict[str, float]:
     clock.lap("follow")
     metrics |= evaluate_teacher(run, step) if due else {}
     clock.lap("eval")
-
     times = clock.metrics()
-    run.finish_step(step, judged.groups, metrics, evaluation, {**times, **memory_metrics()})
+    machine = {**times, **memory_metrics(run.world)}
+    run.finish_step(step, judged.groups, metrics, evaluation, machine)
     return times
 
 
@@ -89,26 +96,12 @@ def learn(run: Run, judged: Judged, step: int) -> dict[str, float]:
     samples = run.method.learned_from(judged.groups)
     tally, norms = Tally(), list[float]()
     method, engine = run.method, run.engine
-    needs = method.forward_needs | {"entropy"}
     key = (run.settings.seed, "updates", step)
-    for update in updates(samples, run.settings.batch, key, pair_numbers(samples)):
-        batches = [
-            collate(
-                rows,
-                view_names=method.term_views,
-                device=engine.device,
-                unembeddings=judged.unembeddings,
-            )
-            for rows in update
-        ]
-        counts = method.counts(batches)
-        for i, batch in enumerate(batches):
-            output = engine.forward(batch, needs)
-            loss, sums = method.total_loss(output, batch, counts, step)
-            entropy = float(output.entropy.detach().sum()) if output.entropy is not None else 0.0
-            tally.add({**sums, "policy/entropy": (entropy, float(batch.action_mask.sum()))})
-            run.guards.check_loss(step, {name: pair[0] for name, pair in sums.items()})
-            engine.backward(loss, last=i == len(batches) - 1)
+    for update in updates(samples, run.settings.batch, key, pair_numbers(samples), run.world.mine):
+        for sums in accumulate(run, judged, update, step):
+            tally.add(sums)
+            losses = {n: total for n, (total, _) in sums.items() if n != "policy/entropy"}
+            run.guards.check_loss(step, losses)
         norms.append(engine.step())
         method.after_update(run.slow_copy)
     means = tally.means()
@@ -119,6 +112,43 @@ def learn(run: Run, judged: Judged, step: int) -> dict[str, float]:
         "policy/grad_norm": norm,
         "policy/updates": len(norms),
     }
+
+
+def accumulate(run: Run, judged: Judged, update: list[Unit], step: int) -> list[Sums]:
+    """Gradients of this rank's micro-batches of one update; return the sums of all ranks'."""
+    method, engine, found = run.method, run.engine, list[Sums]()
+    needs = method.forward_needs | {"entropy"}
+    batches = [_collated(run, judged, rows) for rows in update]
+    counts = method.counts(batches, run.world.sum)
+    num_own = len(batches)
+    if engine.lockstep:
+        passes = max(run.world.gather(num_own))
+        batches += [_silent(run, judged)] * (passes - num_own)
+    for i, batch in enumerate(batches):
+        output = engine.forward(batch, needs)
+        loss, sums = method.total_loss(output, batch, counts, step)
+        if i < num_own:
+            entropy = float(output.entropy.detach().sum()) if output.entropy is not None else 0.0
+            found.append({**sums, "policy/entropy": (entropy, float(batch.action_mask.sum()))})
+        engine.backward(loss, last=i == len(batches) - 1)
+    return [sums for own in run.world.gather(found) for sums in own]
+
+
+def _collated(run: Run, judged: Judged, rows: Sequence[Sample]) -> Batch:
+    return collate(
+        rows,
+        view_names=run.method.term_views,
+        device=run.engine.device,
+        unembeddings=judged.unembeddings,
+    )
+
+
+def _silent(run: Run, judged: Judged) -> Batch:
+    """A micro-batch without an active token: its loss is 0 and has the graph of any other."""
+    shortest = min(run.method.learned_from(judged.groups), key=lambda s: len(s.token_ids))
+    batch = _collated(run, judged, [shortest])
+    nobody = torch.zeros_like(batch.action_mask)
+    return replace(batch, action_mask=nobody, pairs=torch.full_like(batch.pairs, -1))
 
 
 class Clock:

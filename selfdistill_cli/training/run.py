@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+import torch
+
 from selfdistill_cli.core.errors import Preempted
 from selfdistill_cli.core.protocols import Sink
 from selfdistill_cli.core.types import Group
@@ -16,7 +18,7 @@ from selfdistill_cli.teachers.weight_copy import WeightCopy
 from selfdistill_cli.tracking.metrics_file import MetricsFile
 from selfdistill_cli.tracking.trajectories import write_trajectories
 from selfdistill_cli.training.checkpoints import POLICY, TEACHER, Checkpoint, Checkpoints
-from selfdistill_cli.training.engine import TorchEngine
+from selfdistill_cli.training.engine import Engine
 from selfdistill_cli.training.evaluation import (
     Evaluation,
     evaluate,
@@ -29,6 +31,7 @@ from selfdistill_cli.training.interrupts import Interrupts
 from selfdistill_cli.training.scorers import Scorer
 from selfdistill_cli.training.settings import TrainSettings
 from selfdistill_cli.training.workshop import TrainingWorkshop
+from selfdistill_cli.training.world import World
 
 
 @dataclass(kw_only=True)
@@ -41,7 +44,7 @@ class Run:
     """The run directory."""
     policy: CausalPolicy
     """The student."""
-    engine: TorchEngine
+    engine: Engine
     """Trains the student."""
     method: Method
     """The recipe."""
@@ -63,18 +66,25 @@ class Run:
     """What a person sees."""
     interrupts: Interrupts
     """Whether someone asked to stop."""
+    world: World
+    """The other ranks; only the first one writes."""
     best: dict[str, float] = field(default_factory=lambda: {"step": -1.0, "value": float("-inf")})
     """Best value of checkpoint.best_metric so far, and its step."""
     total_tokens: int = 0
     """Tokens sampled since the first step."""
 
+    def _checkpoint_to_restore(self) -> Checkpoint | None:
+        back = self.settings.resume.step
+        if back is None:
+            return self.checkpoints.newest(self.display.message)
+        return self.checkpoints.rewind(back)
+
     def restore(self) -> int:
         """Load the newest whole checkpoint; return its step, 0 if there is none."""
-        back = self.settings.resume.step
-        newest = self.checkpoints.newest
-        checkpoint = newest(self.display.message) if back is None else self.checkpoints.rewind(back)
+        first = self.world.from_first
+        checkpoint = first(self._checkpoint_to_restore)
         if checkpoint is None:
-            self.metrics_file.truncate_after(-1)
+            first(lambda: self.metrics_file.truncate_after(-1))
             return 0
         state = checkpoint.state()
         self.policy.load(checkpoint.policy)
@@ -86,13 +96,23 @@ class Run:
         self.workshop.reward.load_state_dict(state.get("reward", {}))
         self.best = dict(state["best"])
         self.total_tokens = state["total_tokens"]
-        self.metrics_file.truncate_after(checkpoint.step)
+        first(lambda: self.metrics_file.truncate_after(checkpoint.step))
         self.publish(checkpoint.step)
         self.display.message(_continuation(checkpoint, self.settings.run.max_steps))
         return checkpoint.step
 
+    def phase(self, name: str) -> None:
+        """Say what is happening now, to people and to the other ranks."""
+        self.display.phase(name)
+        self.world.note(name)
+
     def publish(self, step: int) -> None:
         """Give the student's weights to the rollout engine."""
+        self.engine.refresh()
+        self.load_rollout(step)
+
+    def load_rollout(self, step: int) -> None:
+        """Give the weights that the policy holds now to the rollout engine."""
         self.workshop.rollout.load_weights(self.engine.stream_weights(), version=step)
         self.workshop.version = step
 
@@ -136,11 +156,14 @@ class Run:
 
     def _with_failures(self, metrics: dict[str, float]) -> dict[str, float]:
         """Add the reward's failures: always where episodes were scored, else if there are any."""
-        failures = self.workshop.reward.metrics()
+        failures = self.world.from_first(self.workshop.reward.metrics)
         told = "reward/success" in metrics or any(failures.values())
         return {**metrics, **failures} if told else metrics
 
     def _log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self.world.from_first(lambda: self._write_line(step, metrics))
+
+    def _write_line(self, step: int, metrics: Mapping[str, float]) -> None:
         self.metrics_file.append(step, metrics)
         for sink in self.sinks:
             sink.log(step, metrics)
@@ -150,8 +173,8 @@ class Run:
         every = self.settings.run.trajectories_every
         if every > 0 and (step % every == 0 or step == 1):
             path = self.directory / "trajectories" / f"step_{step:06d}.jsonl"
-            decode = self.policy.chat.decode
-            write_trajectories(path, groups, decode, self.settings.run.trajectories_limit)
+            decode, limit = self.policy.chat.decode, self.settings.run.trajectories_limit
+            self.world.from_first(lambda: write_trajectories(path, groups, decode, limit))
 
     def _note_best(self, step: int, metrics: Mapping[str, float]) -> bool:
         value = metrics.get(self.settings.checkpoint.best_metric)
@@ -162,6 +185,7 @@ class Run:
 
     def save(self, step: int) -> None:
         """Write a checkpoint of everything that the next step depends on."""
+        self.phase("saving")
         state = {
             "engine": self.engine.state_dict(),
             "method": self.method.state_dict(),
@@ -173,13 +197,20 @@ class Run:
         }
         folders: dict[str, Callable[[Path], None]] = {POLICY: self.policy.save}
         if self.slow_copy is not None and self.slow_copy.is_policy:
-            folders[TEACHER] = self._save_teacher
-        self.checkpoints.save(step, folders, state, int(self.best["step"]))
+            slow = state["slow_copy"]["slow"]
+            folders[TEACHER] = lambda directory: self._save_teacher(directory, slow)
+        best = int(self.best["step"])
+        self.world.from_first(lambda: self._write_checkpoint(step, folders, state, best))
 
-    def _save_teacher(self, directory: Path) -> None:
-        """Write the slow copy as a policy of its own."""
+    def _write_checkpoint(
+        self, step: int, folders: dict[str, Callable[[Path], None]], state: Any, best: int
+    ) -> None:
+        self.checkpoints.save(step, folders, state, best)
+
+    def _save_teacher(self, directory: Path, slow: Mapping[str, torch.Tensor]) -> None:
+        """Write the slow copy as a policy of its own; `slow` is all of it."""
         assert self.slow_copy is not None
-        with self.slow_copy.in_place():
+        with self.slow_copy.in_place_of(slow):
             self.policy.save(directory)
 
     def _save_skill(self, step: int) -> None:
@@ -187,12 +218,16 @@ class Run:
         every = getattr(self.settings.method.sync, "save_every", 0)  # pyright: ignore
         if every > 0 and step % every == 0:
             name = f"teacher_skill_step_{step:06d}"
-            write_folder(self.directory / "skills" / name, self._save_teacher)
+            assert self.slow_copy is not None
+            path, slow = self.directory / "skills" / name, self.slow_copy.state_dict()["slow"]
+            self.world.from_first(
+                lambda: write_folder(path, lambda folder: self._save_teacher(folder, slow))
+            )
 
     def rescue(self, step: int) -> None:
         """Checkpoint the state before `step`, whose episodes could not be scored."""
         self.workshop.reward.rewind()
-        if step > 1 and step - 1 not in self.checkpoints.steps():
+        if step > 1 and step - 1 not in self.world.from_first(self.checkpoints.steps):
             self.save(step - 1)
 
     def give_up(self, step: int) -> NoReturn:
@@ -206,7 +241,7 @@ class Run:
 
     def preempt(self, step: int) -> None:
         """Write a checkpoint unless this step has one, then raise Preempted."""
-        if step not in self.checkpoints.steps():
+        if step not in self.world.from_first(self.checkpoints.steps):
             self.save(step)
         if step < self.settings.run.max_steps:
             raise Preempted(

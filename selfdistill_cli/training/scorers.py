@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,7 +14,7 @@ from selfdistill_cli.core.needs import Needs
 from selfdistill_cli.core.types import Batch, PolicyOutput, Sample
 from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.teachers.weight_copy import WeightCopy
-from selfdistill_cli.training.engine import TorchEngine
+from selfdistill_cli.training.engine import Engine
 
 if TYPE_CHECKING:
     from selfdistill_cli.training.run import Run
@@ -27,6 +28,10 @@ Unembedding = tuple[torch.Tensor, torch.Tensor | None]
 class Scorer(Protocol):
     """Scores without gradients and without dropout; the student's own mode is left alone."""
 
+    def in_place(self) -> AbstractContextManager[None]:
+        """Everything below is called inside this block; under ZeRO 3 all ranks enter together."""
+        ...
+
     def score(self, batch: Batch, needs: Needs) -> PolicyOutput: ...
     def unembedding(self) -> Unembedding:
         """Matrix [V,H] and bias [V] that turn hidden states into logits; stays as it is now."""
@@ -36,8 +41,12 @@ class Scorer(Protocol):
 class StudentScorer:
     """The student as it is now."""
 
-    def __init__(self, engine: TorchEngine):
+    def __init__(self, engine: Engine):
         self.engine = engine
+
+    def in_place(self) -> AbstractContextManager[None]:
+        """It always is."""
+        return nullcontext()
 
     def score(self, batch: Batch, needs: Needs) -> PolicyOutput:
         """Score a batch."""
@@ -51,19 +60,21 @@ class StudentScorer:
 class CopyScorer:
     """A copy's weights in the student's module."""
 
-    def __init__(self, engine: TorchEngine, copy: WeightCopy):
+    def __init__(self, engine: Engine, copy: WeightCopy):
         self.engine = engine
         self.copy = copy
 
+    def in_place(self) -> AbstractContextManager[None]:
+        """Inside the block the copy's weights stand in the student's module."""
+        return self.copy.in_place()
+
     def score(self, batch: Batch, needs: Needs) -> PolicyOutput:
         """Score a batch."""
-        with self.copy.in_place():
-            return self.engine.score(batch, needs)
+        return self.engine.score(batch, needs)
 
     def unembedding(self) -> Unembedding:
         """Cloned, because the copy moves."""
-        with self.copy.in_place():
-            return _cloned(self.engine.policy.unembedding())
+        return _cloned(self.engine.policy.unembedding())
 
 
 class ModelScorer:
@@ -71,6 +82,10 @@ class ModelScorer:
 
     def __init__(self, policy: CausalPolicy):
         self.policy = policy.eval().requires_grad_(False)
+
+    def in_place(self) -> AbstractContextManager[None]:
+        """It always is."""
+        return nullcontext()
 
     @torch.no_grad()
     def score(self, batch: Batch, needs: Needs) -> PolicyOutput:

@@ -13,12 +13,26 @@ from selfdistill_cli.core.settings import Settings, in_range
 
 @dataclass(frozen=True, kw_only=True)
 class TorchEngineSettings(Settings):
-    """`zero=off`: one process, plain torch."""
+    """`zero=off`: plain torch; several processes hold equal copies of everything."""
 
     implementation: ClassVar[str] = "selfdistill_cli.training.engine:TorchEngine"
 
     device: Literal["auto", "cpu", "cuda"]
     """`auto` takes a GPU if torch sees one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepSpeedSettings(Settings):
+    """`zero=zero1` to `zero3_offload`: DeepSpeed divides what training keeps among the ranks."""
+
+    implementation: ClassVar[str] = "selfdistill_cli.training.deepspeed_engine:DeepSpeedEngine"
+
+    device: Literal["auto", "cpu", "cuda"]
+    """`auto` takes a GPU if torch sees one."""
+    config: str
+    """JSON file of DeepSpeed's memory and communication keys: a path, or a name in
+    launch/deepspeed. What the configuration owns (batches, optimizer, clipping, precision) is added
+    to it and must not stand in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +197,8 @@ class RunSettings(Settings):
     stop_after: str | float | None
     """Time that this call may take, such as 3h50m; it stops with a checkpoint before it is over."""
     grace: str | float | None
-    """Time from a signal, or the end of stop_after, in which the step must end, such as 60s."""
+    """Time from a signal, or the end of stop_after, in which the step must end, such as 60s; for
+    runs of one process."""
 
     def __post_init__(self) -> None:
         in_range(self, 1, 10**9, "max_steps")

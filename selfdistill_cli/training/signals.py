@@ -34,14 +34,21 @@ def with_signal(run: Run, groups: Sequence[Group], name: str) -> list[Group]:
     """Fill `Sample.views[name]` from the signal that the view's settings name."""
     view: Any = run.method.views[name]
     score = _scorer(run.policy, view, name)
+    asked = [(group.task, sample) for group in groups for sample in group.samples]
+    found = iter(
+        run.world.shared(
+            asked,
+            lambda mine: [_scores(run.policy, view, task, sample, score) for task, sample in mine],
+            costs=[float(len(sample.token_ids)) for _, sample in asked],
+        )
+    )
     return [
         replace(
             group,
-            samples=tuple(_with_scores(run.policy, view, name, group.task, s, score)
-                          for s in group.samples),
+            samples=tuple(replace(s, views={**s.views, name: next(found)}) for s in group.samples),
         )
         for group in groups
-    ]  # fmt: skip
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,9 +89,9 @@ def find_function(path: str, key: str) -> Heuristic:
 
 
 @torch.no_grad()
-def _with_scores(
-    policy: CausalPolicy, view: Any, name: str, task: Task, sample: Sample, score: Score
-) -> Sample:
+def _scores(
+    policy: CausalPolicy, view: Any, task: Task, sample: Sample, score: Score
+) -> ViewScores:
     assert sample.hidden is not None, "the judge phase keeps the student's states"
     weight, bias = policy.unembedding()
     positions = np.flatnonzero(sample.action_mask)
@@ -98,11 +105,10 @@ def _with_scores(
     scores = score(Candidates(task=task, sample=sample, positions=positions, ids=plain.ids_NK))
     found = _tilted(plain, scores, view)
     need = TopNeed(support="student_topk", topk=view.candidates, temperature=1.0)
-    scored = ViewScores(
+    return ViewScores(
         logprobs=_of_sampled(sample, positions, _tilted(sampling, scores, view)),
         tops={need: _spread(sample, positions, found)},
     )
-    return replace(sample, views={**sample.views, name: scored})
 
 
 def _tilted(own: TopTeacher, scores: torch.Tensor, view: Any) -> TopTeacher:

@@ -24,7 +24,9 @@ from selfdistill_cli.rewards.guarded import GuardedReward
 from selfdistill_cli.tracking.metrics_file import MetricsFile
 from selfdistill_cli.training.checkpoints import Checkpoints
 from selfdistill_cli.training.evaluation import Evaluation, evaluation_path, improvement
+from selfdistill_cli.training.files import write_json
 from selfdistill_cli.training.initial import (
+    check_same_weights,
     initial_weights,
     path_fingerprint,
     policy_folder,
@@ -36,43 +38,63 @@ from selfdistill_cli.training.loop import train
 from selfdistill_cli.training.run import Run
 from selfdistill_cli.training.run_directory import RunDirectory
 from selfdistill_cli.training.settings import TrainSettings
-from selfdistill_cli.training.teachers import build_scorers, build_slow_copy
+from selfdistill_cli.training.teachers import build_models, build_scorers, build_slow_copy
 from selfdistill_cli.training.workshop import TrainingWorkshop
+from selfdistill_cli.training.world import World
 
 
-def run_training(settings: TrainSettings, container: Mapping[str, Any], display: Any) -> None:
+def run_training(
+    settings: TrainSettings, container: Mapping[str, Any], display: Any, world: World | None = None
+) -> None:
     """Train, or continue, the run that the settings describe; `settings.run.name` is set.
 
-    Raises Preempted after a checkpoint on request, and errors of core.errors otherwise.
+    Every rank of `world` calls this with equal settings. Raises Preempted after a checkpoint on
+    request, and errors of core.errors otherwise.
     """
     assert settings.run.name is not None, "the caller names the run"
+    world = world or World()
     prepare_process(settings.run.num_threads)
     directory = RunDirectory(Path(settings.run.root) / settings.run.name)
-    directory.open(container, settings.resume)
-    status = "failed"
+    world.from_first(lambda: directory.open(container, settings.resume))
+    world.log_to(directory.path / "ranks")
     try:
-        with _interrupts(settings, display) as interrupts, _closing(settings.env) as env:
+        alone = world.size == 1
+        with _interrupts(settings, display, alone) as interrupts, _closing(settings.env) as env:
             read_tasks(settings, env)
-            directory.check_contents(contents_of(env, settings), settings.resume)
-            run = assemble(settings, directory, env, display, interrupts)
+            world.from_first(
+                lambda: directory.check_contents(contents_of(env, settings), settings.resume)
+            )
+            run = assemble(settings, directory, env, display, interrupts, world)
+            check_same_weights(run.policy, world)
             display.start(_introduction(run, directory))
-            directory.update_identity(status="running", attempt=directory.attempt)
-            try:
+            with _status(run, directory):
                 train(run)
-                status = "finished"
-            except Preempted:
-                status = "preempted"
-                raise
-            finally:
-                for sink in run.sinks:
-                    sink.finish(status)
-                # Where the disk is full the first error is the one to tell.
-                with contextlib.suppress(*([RunError] if status == "failed" else [])):
-                    directory.update_identity(status=status)
-        display.finish(summarize_run(run))
+        if world.is_first:
+            display.finish(summarize_run(run))
     finally:
         display.close()
         directory.close()
+
+
+@contextlib.contextmanager
+def _status(run: Run, directory: RunDirectory) -> Iterator[None]:
+    """The run's status in run.json and in the sinks, which rank 0 keeps."""
+    status = "failed"
+    if run.world.is_first:
+        directory.update_identity(status="running", attempt=directory.attempt)
+    try:
+        yield
+        status = "finished"
+    except Preempted:
+        status = "preempted"
+        raise
+    finally:
+        for sink in run.sinks:
+            sink.finish(status)
+        # Where the disk is full the first error is the one to tell.
+        with contextlib.suppress(*([RunError] if status == "failed" else [])):
+            if run.world.is_first:
+                directory.update_identity(status=status)
 
 
 def prepare_process(num_threads: int) -> None:
@@ -83,12 +105,18 @@ def prepare_process(num_threads: int) -> None:
     torch.set_num_threads(num_threads)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     disable_progress_bar()
+    if not torch.cuda.is_available():
+        # Saving a model imports deepspeed where it is installed, which guesses aloud otherwise.
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 
-def _interrupts(settings: TrainSettings, display: Any) -> Interrupts:
+def _interrupts(settings: TrainSettings, display: Any, alone: bool) -> Interrupts:
+    """One of several ranks never gives a step up: the others would wait for it."""
     run = settings.run
-    limits = (None if x is None else seconds_of(x) for x in (run.stop_after, run.grace))
-    return Interrupts(display.message, *limits)
+    if run.grace is not None and not alone:
+        display.message("run.grace is for one process: with several, a step always ends")
+    limits = (run.stop_after, run.grace if alone else None)
+    return Interrupts(display.message, *(None if x is None else seconds_of(x) for x in limits))
 
 
 @contextlib.contextmanager
@@ -140,16 +168,28 @@ def contents_of(env: Env, settings: TrainSettings) -> dict[str, str]:
 
 
 def assemble(
-    settings: TrainSettings, directory: RunDirectory, env: Env, display: Any, interrupts: Interrupts
+    settings: TrainSettings,
+    directory: RunDirectory,
+    env: Env,
+    display: Any,
+    interrupts: Interrupts,
+    world: World | None = None,
 ) -> Run:
     """Build every room's object and join them."""
+    world = world or World()
     method = Method(settings.method, view_of(settings.teacher))  # pyright: ignore
     policy = build_policy(settings, method)
-    engine = settings.zero.build(policy, settings.optim, settings.run.max_steps, settings.seed)
-    slow_copy = build_slow_copy(method, policy, settings.run.root)
-    scorers = build_scorers(method.views, policy, engine, slow_copy, settings.run.root)
+    models = build_models(method.views, policy, settings.run.root)
+    engine = settings.zero.build(
+        policy, settings.optim, settings.run.max_steps, settings.seed, world
+    )
+    if engine.config is not None:
+        config = engine.config
+        world.from_first(lambda: write_json(directory.path / "deepspeed.json", config))
+    slow_copy = build_slow_copy(method, policy, engine, settings.run.root)
+    scorers = build_scorers(method.views, policy, engine, slow_copy, models)
     errors = directory.path / "reward_errors.jsonl"
-    workshop = build_workshop(settings, env, policy, method, errors)
+    workshop = build_workshop(settings, env, policy, method, errors, world)
     return Run(
         settings=settings,
         directory=directory.path,
@@ -162,9 +202,10 @@ def assemble(
         checkpoints=Checkpoints(directory.path / "checkpoints", settings.checkpoint),
         guards=settings.guards.build(display.message),
         metrics_file=MetricsFile(directory.path / "metrics.jsonl"),
-        sinks=_sinks(settings, directory, display),
+        sinks=_sinks(settings, directory, display) if world.is_first else [],
         display=display,
         interrupts=interrupts,
+        world=world,
     )
 
 
@@ -203,6 +244,7 @@ def build_workshop(
     policy: CausalPolicy,
     method: Method,
     errors: Path | None = None,
+    world: World | None = None,
 ) -> TrainingWorkshop:
     """Join environment, rollout engine, chat template and reward."""
     return TrainingWorkshop(
@@ -215,6 +257,7 @@ def build_workshop(
         rollout=build_part("rollout", settings.rollout, RolloutEngine, policy),
         rollout_settings=settings.rollout,
         with_hidden=reads_hidden(method),
+        world=world or World(),
     )
 
 
@@ -240,6 +283,7 @@ def _introduction(run: Run, directory: RunDirectory) -> dict[str, Any]:
         "sandbox": getattr(run.workshop.env, "isolation", None),
         "parameters": num_parameters,
         "device": str(run.engine.device),
+        **({"ranks": run.world.size} if run.world.size > 1 else {}),
         "total_steps": run.settings.run.max_steps,
     }
 

@@ -12,6 +12,7 @@ from selfdistill_cli.core.types import Finish, Group, Score, Stop, Trajectory
 from selfdistill_cli.methods.advantage import is_flat
 from selfdistill_cli.rewards.ranking import concordant_pairs
 from selfdistill_cli.training.evaluation import Evaluation
+from selfdistill_cli.training.world import World
 
 
 class Tally:
@@ -99,9 +100,9 @@ def _rank_metrics(groups: Sequence[Group]) -> dict[str, float]:
     return ranks
 
 
-def memory_metrics() -> dict[str, float]:
-    """Peak resident memory of this process, in MiB."""
-    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def memory_metrics(world: World) -> dict[str, float]:
+    """Peak resident memory of the process that has most of it, in MiB."""
+    peak_kib = max(world.gather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
     return {"memory/peak_rss_mb": round(peak_kib / 1024, 1)}
 
 

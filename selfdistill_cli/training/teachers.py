@@ -21,13 +21,15 @@ from selfdistill_cli.teachers.weight_copy import (
     HeadCopy,
     WeightCopy,
 )
-from selfdistill_cli.training.engine import TorchEngine
+from selfdistill_cli.training.engine import Engine
 from selfdistill_cli.training.initial import policy_folder
 from selfdistill_cli.training.scorers import CopyScorer, ModelScorer, Scorer, StudentScorer
 from selfdistill_cli.training.signals import find_function
 
 
-def build_slow_copy(method: Method, policy: CausalPolicy, root: str) -> WeightCopy | None:
+def build_slow_copy(
+    method: Method, policy: CausalPolicy, engine: Engine, root: str
+) -> WeightCopy | None:
     """The weights that `method.sync` moves, None without one."""
     sync: Any = method.settings.sync
     if not getattr(sync, "keeps_copy", False):
@@ -39,7 +41,7 @@ def build_slow_copy(method: Method, policy: CausalPolicy, root: str) -> WeightCo
             "copy, so give one path"
         )
     if not paths:
-        return _new_copy(sync, policy)
+        return _new_copy(sync, policy, engine)
     path = paths.pop()
     folder = policy_folder(path, root, "teacher.path")
     student = WeightCopy(policy.backbone, dtype=None)
@@ -51,12 +53,22 @@ def build_slow_copy(method: Method, policy: CausalPolicy, root: str) -> WeightCo
             "or larger teacher cannot follow the student: use teacher.weights=frozen method/sync="
             "none"
         ) from error
-    slow = _new_copy(sync, policy)
+    slow = _new_copy(sync, policy, engine)
+    if slow.is_policy:  # the engine's own copy follows what it trains, which is not the teacher
+        slow.load_state_dict(WeightCopy(policy.backbone).state_dict())
     student.write_back()
     return slow
 
 
-def _new_copy(sync: Any, policy: CausalPolicy) -> WeightCopy:
+def _new_copy(sync: Any, policy: CausalPolicy, engine: Engine) -> WeightCopy:
+    is_product = sync.lora_average == "product" and hasattr(policy.backbone, "peft_config")
+    if engine.divides_weights and (sync.scope == "head" or is_product):
+        key = "scope=head" if sync.scope == "head" else "lora_average=product"
+        raise ConfigError(
+            f"method.sync.{key}: zero=zero3 divides the weights that it is made of; use zero=zero2 "
+            "or zero=zero2_offload, or average the factors of all weights "
+            "(method.sync.scope=all method.sync.lora_average=factors)"
+        )
     if sync.scope == "head":
         if not policy.unembedding()[0].requires_grad:
             raise ConfigError(
@@ -64,17 +76,32 @@ def _new_copy(sync: Any, policy: CausalPolicy) -> WeightCopy:
                 "the slow head would always be the student's; use method.sync.scope=all"
             )
         return HeadCopy(policy)
-    if sync.lora_average == "product" and hasattr(policy.backbone, "peft_config"):
+    if is_product:
         return AdapterProductCopy(policy.backbone)
-    return WeightCopy(policy.backbone)
+    return engine.new_copy()
+
+
+def build_models(
+    views: Mapping[str, ViewSettings], policy: CausalPolicy, root: str
+) -> dict[str, CausalPolicy]:
+    """The models of frozen views that are not the student's, by view name.
+
+    Before an engine takes the policy over: what it attaches to the weights cannot be copied.
+    """
+    found: dict[str, CausalPolicy] = {}
+    for name, view in views.items():
+        if view.weights == "frozen" and view.path is not None:
+            key = "teacher.path" if name == "teacher" else f"method.views.{name}.path"
+            found[name] = _other_model(policy, view.path, root, key)
+    return found
 
 
 def build_scorers(
     views: Mapping[str, ViewSettings],
     policy: CausalPolicy,
-    engine: TorchEngine,
+    engine: Engine,
     slow_copy: WeightCopy | None,
-    root: str,
+    models: Mapping[str, CausalPolicy],
 ) -> dict[str, Scorer]:
     """One scorer per view; frozen views of the initial policy share one copy."""
     initial: WeightCopy | None = None
@@ -93,8 +120,9 @@ def build_scorers(
             initial = initial or WeightCopy(policy.backbone, dtype=None)
             scorers[name] = CopyScorer(engine, initial)
         else:
-            key = "teacher.path" if name == "teacher" else f"method.views.{name}.path"
-            scorers[name] = ModelScorer(_other_model(policy, view.path, root, key))
+            other = models[name].to(engine.device)
+            _fit_vocabulary(other, policy.unembedding()[0].shape[0])
+            scorers[name] = ModelScorer(other)
     return scorers
 
 
@@ -128,9 +156,7 @@ def _other_model(policy: CausalPolicy, path: str, root: str, key: str) -> Causal
     except ConfigError as error:
         raise ConfigError(f"{key}={path}: {error}") from error
     _check_tokenizer(policy, other, f"{key}={path}")
-    other.to(policy.device)
     other.temperature = policy.temperature
-    _fit_vocabulary(other, policy.unembedding()[0].shape[0])
     return other
 
 

@@ -40,22 +40,30 @@ def with_view(
     if getattr(run.method.views[name], "is_signal", False):
         return with_signal(run, groups, name), None
     scorer, needs = run.scorers[name], ViewNeeds(run, name)
-    _check_layers(run, needs, scorer)
-    unembedding = scorer.unembedding() if needs.reads_hidden else None
     samples = [sample for group in groups for sample in group.samples]
     prompted = [seen for group in groups for seen in _prompted(run, group, name, step)]
     read = [(place, seen) for place, seen in enumerate(prompted) if seen is not None]
-    rows = scored_rows(run, [seen.sample for _, seen in read], needs.of_pass, scorer.score)
-    for index, output in rows:
-        place, seen = read[index]
+    costs = [float(len(seen.sample.token_ids)) for _, seen in read]
+    # Two names for one storage: while the view's weights stand in the module it is still the
+    # student's.
+    weight, bias = run.policy.unembedding()
+    student = weight.detach(), None if bias is None else bias.detach()
+    with scorer.in_place():
+        _check_layers(run, needs, scorer)
+        unembedding = scorer.unembedding() if needs.reads_hidden else None
+
+        def score(mine: list[tuple[int, _Seen]]) -> list[ViewScores]:
+            found: dict[int, ViewScores] = {}
+            own = [seen.sample for _, seen in mine]
+            for index, output in scored_rows(run, own, needs.of_pass, scorer.score):
+                place, seen = mine[index]
+                found[index] = _scores(needs, samples[place], seen, output, student, unembedding)
+            return [found[i] for i in range(len(mine))]
+
+        scores = run.world.shared(read, score, costs=costs)
+    for (place, _), found in zip(read, scores, strict=True):
         sample = samples[place]
-        scores = ViewScores(
-            logprobs=in_place_of(sample, seen.sample, output.logprobs[0].numpy()),
-            informed=seen.informed,
-            privileged=seen.privileged,
-        )
-        scores = _with_distributions(run, needs, sample, seen.sample, scores, output, unembedding)
-        samples[place] = replace(sample, views={**sample.views, name: scores})
+        samples[place] = replace(sample, views={**sample.views, name: found})
     complete = iter(samples)
     out = [replace(g, samples=tuple(next(complete) for _ in g.samples)) for g in groups]
     return out, unembedding if needs.keeps_hidden else None
@@ -180,27 +188,31 @@ def _check_boundary(
         )
 
 
-def _with_distributions(
-    run: Run,
+def _scores(
     needs: ViewNeeds,
     sample: Sample,
-    seen: Sample,
-    scores: ViewScores,
+    seen: _Seen,
     output: PolicyOutput,
+    student: Unembedding,
     unembedding: Unembedding | None,
 ) -> ViewScores:
-    """Add what the parts ask for beyond log-probabilities."""
+    """What a pass over the prompted sample says of the sample's own positions."""
     layers = {
-        need: in_place_of(sample, seen, output.layers[need][0].float().numpy())
+        need: in_place_of(sample, seen.sample, output.layers[need][0].float().numpy())
         for need in needs.layers
     }
+    scores = ViewScores(
+        logprobs=in_place_of(sample, seen.sample, output.logprobs[0].numpy()),
+        informed=seen.informed,
+        privileged=seen.privileged,
+        layers=layers,
+    )
     if unembedding is None or output.hidden is None:
-        return replace(scores, layers=layers)
-    hidden = in_place_of(sample, seen, output.hidden[0].float().numpy())
-    own = _Distributions(run, sample, hidden, unembedding)
+        return scores
+    hidden = in_place_of(sample, seen.sample, output.hidden[0].float().numpy())
+    own = _Distributions(sample, student, hidden, unembedding)
     return replace(
         scores,
-        layers=layers,
         hidden=hidden if needs.keeps_hidden else None,
         tops={need: own.top(need) for need in needs.tops},
         divergences={need: own.divergence(need) for need in needs.divergences},
@@ -210,9 +222,15 @@ def _with_distributions(
 class _Distributions:
     """One sample's distributions under a view and under the student."""
 
-    def __init__(self, run: Run, sample: Sample, hidden: FloatArray, unembedding: Unembedding):
-        self.run = run
+    def __init__(
+        self,
+        sample: Sample,
+        student: Unembedding,
+        hidden: FloatArray,
+        unembedding: Unembedding,
+    ):
         self.sample = sample
+        self.student = student
         self.unembedding = unembedding
         self.hidden = self._active(hidden, unembedding[0])
 
@@ -221,7 +239,7 @@ class _Distributions:
 
     def _student(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         assert self.sample.hidden is not None, "the judge phase keeps the student's states"
-        weight, bias = self.run.policy.unembedding()
+        weight, bias = self.student
         return self._active(self.sample.hidden, weight), weight, bias
 
     def top(self, need: TopNeed) -> TopScores:

@@ -15,6 +15,7 @@ from selfdistill_cli.core.types import Group, Message, Score, Task, Trajectory
 from selfdistill_cli.rewards.guarded import GuardedReward
 from selfdistill_cli.rollout.episodes import play
 from selfdistill_cli.training.demonstrations import demonstrate
+from selfdistill_cli.training.world import World
 
 EVALUATION = "eval"
 """The purpose under which episodes are played that nothing is learned from."""
@@ -57,6 +58,8 @@ class TrainingWorkshop:
     """Limits and the sampling temperature."""
     with_hidden: bool
     """Ask the rollout for the last hidden states."""
+    world: World
+    """Deals the tasks out; rank 0 scores."""
     version: int = 0
     """Step of the weights in the rollout engine."""
 
@@ -79,27 +82,39 @@ class TrainingWorkshop:
         hints: Sequence[HintKind] = (),
     ) -> list[Group]:
         """Play, with another group size, temperature or hinted prompts if asked."""
-        played = play(
-            self.rollout,
-            self.env,
-            self.chat,
-            tasks,
-            group_size or self.group_size,
-            settings=self.rollout_settings,
-            temperature=temperature,
-            seed_key=(self.seed, purpose, step),
-            policy_version=self.version,
-            messages_for=lambda task: self.hinted_messages(task, hints, (), (), None),
-            with_hidden=self.with_hidden,
-        )
-        # All at once and in this order: judges work in batches, and normalisers remember.
+
+        def play_own(tasks: list[Task]) -> list[list[Trajectory]]:
+            self.world.note(purpose, _named(tasks))
+            return play(
+                self.rollout,
+                self.env,
+                self.chat,
+                tasks,
+                group_size or self.group_size,
+                settings=self.rollout_settings,
+                temperature=temperature,
+                seed_key=(self.seed, purpose, step),
+                policy_version=self.version,
+                messages_for=lambda task: self.hinted_messages(task, hints, (), (), None),
+                with_hidden=self.with_hidden,
+            )
+
+        # A task that comes twice stays on one rank: its random streams are counted there.
+        played = self.world.shared(tasks, play_own, units=[task.id for task in tasks])
         finished = [trajectory for trajectories in played for trajectory in trajectories]
-        learning = purpose != EVALUATION
-        scores = iter(self.reward.score_many(finished, step=step, learning=learning))
+        scores = iter(self._scores(finished, step, purpose))
         return [
             self._group(task, trajectories, tuple(islice(scores, len(trajectories))))
             for task, trajectories in zip(tasks, played, strict=True)
         ]
+
+    def _scores(self, finished: Sequence[Trajectory], step: int, purpose: str) -> list[Score]:
+        """All at once, in this order and in one place: judges work in batches, and remember."""
+        self.world.note("scoring", _named([t.task for t in finished]))
+        learning = purpose != EVALUATION
+        return self.world.from_first(
+            lambda: self.reward.score_many(finished, step=step, learning=learning)
+        )
 
     def _group(
         self, task: Task, trajectories: Sequence[Trajectory], scores: tuple[Score, ...]
@@ -170,6 +185,13 @@ class TrainingWorkshop:
             if hint is not None:
                 found.append(hint)
         return found
+
+
+def _named(tasks: Sequence[Task]) -> str:
+    """The first tasks and how many more there are."""
+    ids = list(dict.fromkeys(task.id for task in tasks))
+    more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
+    return f"task {', '.join(ids[:3])}{more}" if ids else ""
 
 
 def rejected(group: Group) -> int:

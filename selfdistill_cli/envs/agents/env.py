@@ -55,7 +55,7 @@ class AgentEpisode:
 
     def _short(self, action: Action) -> str:
         """Return what is remembered of an action; one that was chosen by number is never read."""
-        chosen = self._settings.format == "choices"
+        chosen = self._settings.picks
         return action.short() if chosen else in_words(action, self._world.tools())
 
     def _seen(self, text: str) -> str:

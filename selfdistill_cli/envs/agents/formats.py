@@ -224,7 +224,7 @@ class Words:
 
     def parse(self, text: str, tools: Sequence[Tool], choices: Sequence[Action]) -> Action:
         """Return the action that starts so; raises Malformed if there is none or several."""
-        thought, rest = _thought(text)
+        thought, rest = without_thought(text)
         words = rest.split()
         exact = [action for action in choices if action.short().split() == words]
         found = exact[:1] or [action for action in choices if _starts(action, words)]
@@ -234,7 +234,7 @@ class Words:
             raise Malformed(f"{len(found)} listed actions start with that; write more words")
         return replace(found[0], thought=thought)
 
-    def render(self, action: Action, choices: Sequence[Action]) -> str:
+    def render(self, action: Action, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the fewest words that `parse` understands, after the thought if there is one."""
         words = action.short().split()
         others = [other for other in choices if other.call() != action.call()]
@@ -245,7 +245,7 @@ class Words:
         text = " ".join(words)
         return f"<think>{action.thought}</think>{text}" if action.thought else text
 
-    def show(self, choices: Sequence[Action]) -> str:
+    def show(self, choices: Sequence[Action], tools: Sequence[Tool]) -> str:
         """Return the admissible actions, one a line."""
         return "\n".join(action.short() for action in choices)
 
