@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     names, typed, config_dir = parse(argv)
 
     from selfdistill_cli.config import catalog
-    from selfdistill_cli.config.compose import load_resolved
+    from selfdistill_cli.config.resolved import load_resolved
     from selfdistill_cli.launching.threads import sleep_while_waiting
 
     sleep_while_waiting()

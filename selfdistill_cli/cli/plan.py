@@ -35,7 +35,8 @@ def main(argv: Sequence[str]) -> int:
 
     from selfdistill_cli.config import rules
     from selfdistill_cli.config.checked import build
-    from selfdistill_cli.config.compose import compose, load_resolved
+    from selfdistill_cli.config.compose import compose
+    from selfdistill_cli.config.resolved import load_resolved
     from selfdistill_cli.training.planning.hardware import Hardware
 
     hardware = build(typed, Hardware, "plan")

@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from selfdistill_cli.cli import tiny_agent
-from selfdistill_cli.config.compose import compose, load_resolved
+from selfdistill_cli.config.compose import compose
+from selfdistill_cli.config.resolved import load_resolved
 from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.policies.settings import shipped_agent_names, shipped_agents

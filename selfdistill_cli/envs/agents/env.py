@@ -103,9 +103,9 @@ class AgentEnv:
     def _told(self, task: Task) -> Task:
         """Return the task with its tools explained and its first observation."""
         world = self._domain.world(task, 0)
-        if self._settings.format == "choices" and not world.choices():
+        if self._settings.picks and not world.choices():
             raise ConfigError(
-                f"env.format: got 'choices', but task {task.id} lists no actions to choose from; "
+                f"env.format: got '{self._settings.format}', but task {task.id} lists no actions to choose from; "
                 "use env.format=tags, json or native"
             )
         messages = self._instructed(task.messages, world)

@@ -117,7 +117,7 @@ class ToolsDomain:
         if self._settings.data is None:
             return None
         found = self._panel_tasks if self._settings.tools is None else self._user_tasks
-        if self._settings.format == "choices":
+        if self._settings.picks:
             self._check_choices([task for tasks in found.values() for task in tasks])
         return {split: len(tasks) for split, tasks in found.items()}
 
