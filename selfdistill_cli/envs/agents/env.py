@@ -105,8 +105,8 @@ class AgentEnv:
         world = self._domain.world(task, 0)
         if self._settings.picks and not world.choices():
             raise ConfigError(
-                f"env.format: got '{self._settings.format}', but task {task.id} lists no actions to choose from; "
-                "use env.format=tags, json or native"
+                f"env.format: got '{self._settings.format}', but task {task.id} lists no actions "
+                "to choose from; use env.format=tags, json or native"
             )
         messages = self._instructed(task.messages, world)
         last = messages[-1]
