@@ -27,8 +27,8 @@ def chance(env, tasks):
     for task in tasks:
         episode, done, outcome = env.episode(task, 0), False, {}
         while not done:
-            listed = episode._world.choices()
-            result = episode.step(env._format.render(drawn.choice(listed), listed))
+            listed, tools = episode._world.choices(), episode._world.tools()
+            result = episode.step(env._format.render(drawn.choice(listed), listed, tools))
             done, outcome = result.done, result.outcome
         total += outcome["success"]
     return total / len(tasks)
