@@ -33,6 +33,9 @@ QUIET = (
 SGD = ("optim=sgd", "optim.lr=0.3", "optim.value_lr=0.3", "optim.warmup_steps=0")
 ADAMW = ("optim=adamw", "optim.warmup_steps=0")
 ADAMW_LR = 1e-3
+TWELVE = ("run.max_steps=12", "optim.lr=0.05", "optim.value_lr=0.05")
+"""At the rate of 0.3 training itself is unstable: from the fifth step on it triples any rounding in
+every step, whatever is compared."""
 RELATIVE = 1e-4
 WEIGHTS = 1e-5
 
@@ -187,7 +190,7 @@ def test_ranks_with_unlike_work_wait_for_each_other(tmp_path: Path, episodes: Pa
 @pytest.mark.parametrize("method", METHODS)
 def test_every_stage_for_twelve_steps(tmp_path: Path, episodes: Path, method: str) -> None:
     stages = ["off", "zero1", "zero2", "zero3", "zero2_offload", "zero3_offload"]
-    compare(tmp_path, episodes, 2, [method], stages, "run.max_steps=12")
+    compare(tmp_path, episodes, 2, [method], stages, *TWELVE)
 
 
 @pytest.mark.slow
@@ -195,9 +198,9 @@ def test_four_ranks_learn_what_one_learns(tmp_path: Path, episodes: Path) -> Non
     live = played(tmp_path)
     train([*live, "run.name=live_one"], World())
     also = [
-        words_of("step_kd", episodes, tmp_path, "zero3", "zero=zero3", "run.max_steps=12"),
+        words_of("step_kd", episodes, tmp_path, "zero3", "zero=zero3", *TWELVE),
         [*live, "run.name=live_four"],
     ]
-    compare(tmp_path, episodes, 4, METHODS, ["off"], "run.max_steps=12", also=also)
+    compare(tmp_path, episodes, 4, METHODS, ["off"], *TWELVE, also=also)
     assert_equal_runs(tmp_path, "step_kd_one", "zero3")
     assert sampled(tmp_path, "live_one") == sampled(tmp_path, "live_four")
