@@ -104,9 +104,6 @@ def prepare_process(num_threads: int) -> None:
     """
     torch.set_num_threads(num_threads)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    if not torch.cuda.is_available():
-        # transformers imports DeepSpeed where it is installed, which then wonders aloud.
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")
     disable_progress_bar()
     if not torch.cuda.is_available():
         # Saving a model imports deepspeed where it is installed, which guesses aloud otherwise.
