@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from selfdistill_cli.cli.arguments import parse
-from selfdistill_cli.cli.main import exit_code, without_local_rank
+from selfdistill_cli.cli.main import COMMANDS, exit_code, without_local_rank
 from selfdistill_cli.core.errors import Preempted, RunError, UserError
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -198,7 +198,7 @@ def test_completion_knows_commands_groups_and_options(tmp_path: Path) -> None:
         said = selfdistill(tmp_path, "-sc", "query=bash", COMP_LINE=line, COMP_POINT=str(len(line)))
         return said.stdout.split()
 
-    assert complete("selfdistill tr") == ["train", "eval", "validate", "check", "compare", "doctor"]
+    assert complete("selfdistill tr") == list(COMMANDS)
     assert "method=grpo" in complete("selfdistill train method=g")
     assert complete("selfdistill eval x") == []
     script = selfdistill(tmp_path, "-sc", "install=bash").stdout
