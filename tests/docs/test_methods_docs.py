@@ -80,8 +80,8 @@ def check_command(command: str, own: Path) -> None:
             assert rest.pop(0) in check.CHECKS
         _check_train(rest, own)
     else:
-        assert subcommand in UNDERSTOOD, f"there is no sub-command {subcommand}"
-        UNDERSTOOD[subcommand](rest)
+        assert subcommand in READERS, f"there is no sub-command {subcommand}"
+        READERS[subcommand](rest)
 
 
 def _check_train(rest: list[str], own: Path) -> None:
@@ -115,7 +115,7 @@ def _check_plan(rest: list[str]) -> None:
     composed(tuple(overrides))
 
 
-UNDERSTOOD: dict[str, Callable[[list[str]], object]] = {
+READERS: dict[str, Callable[[list[str]], object]] = {
     "checkpoints": checkpoints.parse,
     "compare": _check_compare,
     "doctor": lambda rest: composed(tuple(doctor.parse(rest)[0])),
