@@ -46,7 +46,7 @@ def test_every_scorer_that_runs_answers_is_refused_or_replaced():
 def test_without_the_package_the_remedy_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "reasoning_gym", None)
     monkeypatch.setitem(sys.modules, "reasoning_gym.factory", None)
-    with pytest.raises(ConfigError, match="pip install reasoning-gym"):
+    with pytest.raises(ConfigError, match=r"pip install .reasoning-gym>="):
         math_env(data="reasoning_gym:gcd").tasks("train")
 
 

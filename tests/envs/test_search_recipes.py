@@ -45,7 +45,8 @@ def test_the_published_settings_of_sspo(tmp_path):
 
 
 def test_sspo_weights_turns(tmp_path):
-    words = ("method=sspo", "method.credit.step_unit=turn", "method.group_size=2")
+    words = ("method=sspo", "method.credit.step_unit=turn", "method.group_size=2",
+             "method.credit.scored=all")  # fmt: skip
     run(tmp_path, "train", *TINY, *words, "run.max_steps=1")
     last = numbers(tmp_path / "runs/r")[-1]
     assert last["credit/steps_per_sample"] == 5

@@ -11,7 +11,7 @@ from typing import Any
 from selfdistill_cli.core.errors import ConfigError, DataError
 from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.core.types import Message, Task
-from selfdistill_cli.envs.agents.actions import Action, Tool
+from selfdistill_cli.envs.agents.actions import Action, Tool, in_words
 from selfdistill_cli.envs.agents.skills import PromptSkills, Skills
 from selfdistill_cli.envs.files import file_or_error
 from selfdistill_cli.envs.splitting import by_split, check_split, hashed_split
@@ -192,7 +192,10 @@ class ToolsDomain:
         """Return an expert's calls, what the state must be, or how the tools are used."""
         if kind == "answer":
             calls = actions(task.meta["calls"], self._kind(task))
-            return "; ".join(action.short() for action in calls)
+            if self._settings.picks:  # chosen from a list: its text is never read
+                return "; ".join(action.short() for action in calls)
+            tools = self.world(task, seed).tools()
+            return "; ".join(in_words(action, tools) for action in calls)
         if kind == "evidence":
             return "\n".join(task.meta["evidence"])
         return task.meta["skill"] if kind == "skill" else None
