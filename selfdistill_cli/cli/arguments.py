@@ -75,6 +75,34 @@ def parse(argv: Sequence[str]) -> TrainArguments:
     return found
 
 
+def names_and_keys(
+    argv: Sequence[str], command: str, known: Sequence[str]
+) -> tuple[list[str], dict[str, str], str | None]:
+    """Sort the words of a command on runs: names, KEY=VALUE of known keys, --config-dir.
+
+    Raises UserError for another flag or key.
+    """
+    names: list[str] = []
+    typed: dict[str, str] = {}
+    config_dir: str | None = None
+    words = iter(argv)
+    for word in words:
+        key, equals, value = word.partition("=")
+        if key == "--config-dir":
+            config_dir = value if equals else next(words, None)
+        elif word.startswith("-"):
+            near = did_you_mean(key, ["--config-dir", "--help"])
+            raise UserError(f"there is no flag {key}{near}")
+        elif not equals:
+            names.append(word)
+        elif key not in known:
+            near = did_you_mean(key, known)
+            raise UserError(f"{command} has no argument '{key}'{near} (known: {', '.join(known)})")
+        else:
+            typed[key] = value
+    return names, typed, config_dir
+
+
 def _note(found: TrainArguments, flag: str, value: str, word: str) -> None:
     if flag in ("-h", "--help"):
         found.help = True

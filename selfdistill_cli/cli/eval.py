@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, fields
 from math import inf
 from typing import Any
 
-from selfdistill_cli.core.errors import UserError, did_you_mean
+from selfdistill_cli.cli.arguments import names_and_keys
+from selfdistill_cli.core.errors import UserError
 from selfdistill_cli.core.hints import HintKind
 from selfdistill_cli.core.settings import in_range
 
@@ -95,25 +96,8 @@ def parse(argv: Sequence[str]) -> tuple[str, EvalArguments, str | None]:
     from selfdistill_cli.config.checked import build
 
     known = [argument.name for argument in fields(EvalArguments)]
-    runs: list[str] = []
-    typed: dict[str, Any] = {}
-    config_dir: str | None = None
-    words = iter(argv)
-    for word in words:
-        key, equals, value = word.partition("=")
-        if key == "--config-dir":
-            config_dir = value if equals else next(words, None)
-        elif word.startswith("-"):
-            raise UserError(
-                f"there is no flag {key}{did_you_mean(key, ['--config-dir', '--help'])}"
-            )
-        elif not equals:
-            runs.append(word)
-        elif key not in known:
-            near = did_you_mean(key, known)
-            raise UserError(f"eval has no argument '{key}'{near} (known: {', '.join(known)})")
-        else:
-            typed[key] = _value(key, value)
+    runs, words, config_dir = names_and_keys(argv, "eval", known)
+    typed = {key: _value(key, text) for key, text in words.items()}
     if len(runs) != 1:
         found = ", ".join(runs) or "none"
         raise UserError(f"expected one RUN, got {found}; see selfdistill eval --help")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from selfdistill_cli.cli.arguments import names_and_keys
 from selfdistill_cli.core.errors import UserError, did_you_mean
 
 HELP = """\
@@ -53,25 +54,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parse(argv: Sequence[str]) -> tuple[list[str], dict[str, str], str | None]:
     """Return [RUN, OUT], the typed keys and --config-dir; raises UserError."""
-    names: list[str] = []
-    typed: dict[str, str] = {}
-    config_dir: str | None = None
-    words = iter(argv)
-    for word in words:
-        key, equals, value = word.partition("=")
-        if key == "--config-dir":
-            config_dir = value if equals else next(words, None)
-        elif word.startswith("-"):
-            raise UserError(
-                f"there is no flag {key}{did_you_mean(key, ['--config-dir', '--help'])}"
-            )
-        elif not equals:
-            names.append(word)
-        elif key not in KEYS:
-            near = did_you_mean(key, KEYS)
-            raise UserError(f"export has no argument '{key}'{near} (known: {', '.join(KEYS)})")
-        else:
-            typed[key] = value
+    names, typed, config_dir = names_and_keys(argv, "export", list(KEYS))
     choices = KEYS["format"] or ()
     if typed.get("format", "merged") not in choices:
         near = did_you_mean(typed["format"], choices)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from selfdistill_cli.cli.train import launch
 from selfdistill_cli.core.errors import UserError, did_you_mean
 
 HELP = """\
@@ -45,12 +45,7 @@ def main(argv: Sequence[str]) -> int:
     container["run"] |= {"root": str(directory.parent), "name": directory.name}
     settings = checked(container, directory / "config.yaml")
     rules.check(settings)
-
-    from selfdistill_cli.tracking.progress import make_display
-
-    display = make_display(settings.run.max_steps, sys.stdout, None)
-    settings.launcher.build().launch(settings, container, display)
-    return 0
+    return launch(settings, container)
 
 
 def parse(argv: Sequence[str]) -> tuple[list[str], list[str], str | None]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from selfdistill_cli.core.errors import UserError, did_you_mean
+from selfdistill_cli.cli.arguments import names_and_keys
+from selfdistill_cli.core.errors import UserError
 
 HELP = """\
 usage: selfdistill sync RUN [mode=offline | mode=online] [id=ID] [project=P] [entity=E] [group=G]
@@ -64,11 +65,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parse(argv: Sequence[str]) -> tuple[str, dict[str, str]]:
     """Return RUN and what was typed; raises UserError."""
-    runs = [word for word in argv if "=" not in word]
-    typed = dict(word.split("=", 1) for word in argv if "=" in word)
-    for key in typed:
-        if key not in KEYS:
-            raise UserError(f"sync has no argument '{key}'{did_you_mean(key, KEYS)} ({KEYS})")
+    runs, typed, _ = names_and_keys(argv, "sync", KEYS)
     if typed.get("mode", "offline") not in ("offline", "online"):
         raise UserError(f"mode: got '{typed['mode']}', expected offline or online")
     if "id" in typed and not re.fullmatch(r"[\w.-]{1,64}", typed["id"]):

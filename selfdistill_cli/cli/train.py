@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,15 @@ def train(words: Sequence[str], config_dir: str | None, config_name: str) -> int
 
     composed = compose(words, config_dir, config_name)
     rules.check(composed.settings)
+    return launch(composed.settings, composed.container)
 
+
+def launch(settings: Any, container: Mapping[str, Any]) -> int:
+    """Hand a checked run to its launcher; return the exit code. Raises errors of core.errors."""
     from selfdistill_cli.tracking.progress import make_display
 
-    settings = composed.settings
     display = make_display(settings.run.max_steps, sys.stdout, None)
-    return settings.launcher.build().launch(settings, composed.container, display)
+    return settings.launcher.build().launch(settings, container, display)
 
 
 def dry_run(arguments: TrainArguments) -> int:

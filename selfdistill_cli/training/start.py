@@ -23,7 +23,6 @@ from selfdistill_cli.rewards.errors import ErrorPolicy
 from selfdistill_cli.rewards.guarded import GuardedReward
 from selfdistill_cli.tracking.metrics_file import MetricsFile
 from selfdistill_cli.training.checkpoints import Checkpoints
-from selfdistill_cli.training.evaluation import Evaluation, evaluation_path, improvement
 from selfdistill_cli.training.files import write_json
 from selfdistill_cli.training.initial import (
     check_same_weights,
@@ -38,6 +37,7 @@ from selfdistill_cli.training.loop import train
 from selfdistill_cli.training.run import Run
 from selfdistill_cli.training.run_directory import RunDirectory
 from selfdistill_cli.training.settings import TrainSettings
+from selfdistill_cli.training.summary import summarize_run
 from selfdistill_cli.training.teachers import build_models, build_scorers, build_slow_copy
 from selfdistill_cli.training.workshop import TrainingWorkshop
 from selfdistill_cli.training.world import World
@@ -286,22 +286,3 @@ def _introduction(run: Run, directory: RunDirectory) -> dict[str, Any]:
         **({"ranks": run.world.size} if run.world.size > 1 else {}),
         "total_steps": run.settings.run.max_steps,
     }
-
-
-def summarize_run(run: Run) -> dict[str, Any]:
-    """Start and end on the fixed panel, with intervals; where things lie."""
-    summary: dict[str, Any] = {"directory": str(run.directory), "name": run.directory.name}
-    first, last = (_evaluation(run.directory, step) for step in (0, run.settings.run.max_steps))
-    for name, evaluation in (("start", first), ("end", last)):
-        if evaluation is not None:
-            low, high = evaluation.interval
-            summary[name] = {"success": evaluation.success, "low": low, "high": high}
-            summary["panel_tasks"] = len(evaluation.task_ids)
-    if first is not None and last is not None and first.panel == last.panel:
-        summary["improvement"] = improvement(first, last)
-    return summary
-
-
-def _evaluation(directory: Path, step: int) -> Evaluation | None:
-    path = evaluation_path(directory, step)
-    return Evaluation.load(path) if path.is_file() else None

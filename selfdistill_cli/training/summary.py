@@ -1,4 +1,4 @@
-"""From a step's groups and sums to one line of metrics."""
+"""From a step's groups and sums to one line of metrics, and from a run to its outcome."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import math
 import resource
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from selfdistill_cli.core.protocols import Readings, Sums
 from selfdistill_cli.core.types import Finish, Group, Score, Stop, Trajectory
 from selfdistill_cli.methods.advantage import is_flat
 from selfdistill_cli.rewards.ranking import concordant_pairs
-from selfdistill_cli.training.evaluation import Evaluation
+from selfdistill_cli.training.evaluation import Evaluation, evaluation_path, improvement
 from selfdistill_cli.training.world import World
+
+if TYPE_CHECKING:
+    from selfdistill_cli.training.run import Run
 
 
 class Tally:
@@ -120,3 +125,22 @@ def readings_of(step: int, metrics: Mapping[str, float], evaluation: Evaluation 
         teacher_kl=metrics.get("teacher/kl"),
         success=None if evaluation is None else evaluation.success,
     )
+
+
+def summarize_run(run: Run) -> dict[str, Any]:
+    """Start and end on the fixed panel, with intervals; where things lie."""
+    summary: dict[str, Any] = {"directory": str(run.directory), "name": run.directory.name}
+    first, last = (_evaluation(run.directory, step) for step in (0, run.settings.run.max_steps))
+    for name, evaluation in (("start", first), ("end", last)):
+        if evaluation is not None:
+            low, high = evaluation.interval
+            summary[name] = {"success": evaluation.success, "low": low, "high": high}
+            summary["panel_tasks"] = len(evaluation.task_ids)
+    if first is not None and last is not None and first.panel == last.panel:
+        summary["improvement"] = improvement(first, last)
+    return summary
+
+
+def _evaluation(directory: Path, step: int) -> Evaluation | None:
+    path = evaluation_path(directory, step)
+    return Evaluation.load(path) if path.is_file() else None

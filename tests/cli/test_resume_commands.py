@@ -83,3 +83,11 @@ def test_stop_after_ends_with_a_checkpoint_and_goes_on(tmp_path):
     assert os.readlink(tmp_path / "runs/r/checkpoints/latest") == f"step_{step:06d}"
     said = run(tmp_path, "train", *WORDS, "run.stop_after=soon", expect=2)
     assert "run.stop_after: got 'soon', expected a length of time such as 3h50m" in said
+
+
+@pytest.mark.slow
+def test_resume_gives_the_exit_code_of_its_ranks(tmp_path):
+    words = [*WORDS, "run.name=r", "run.max_steps=400", "run.stop_after=1s", "checkpoint.every=50",
+             "launcher=local", "launcher.num_processes=2"]  # fmt: skip
+    run(tmp_path, "train", *words, expect=75)
+    run(tmp_path, "resume", "r", expect=75)
