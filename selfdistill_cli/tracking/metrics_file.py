@@ -8,13 +8,12 @@ except for the prefixes in `CLOCK_AND_MACHINE`.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from selfdistill_cli.core.disk import replace_file, writing
+from selfdistill_cli.core.disk import append_line, replace_file, writing
 from selfdistill_cli.core.errors import DataError
 from selfdistill_cli.tracking.files import compact, plain
 
@@ -25,7 +24,7 @@ CLOCK_AND_MACHINE = ("time/", "memory/")
 class MetricsFile:
     """Appends lines to metrics.jsonl; a line is on the disk, whole, when `append` returns.
 
-    The wait for the disk costs about 4 ms a line; without it a checkpoint could outlive its lines.
+    Without the wait for the disk a checkpoint could outlive its lines.
     """
 
     def __init__(self, path: Path):
@@ -35,17 +34,7 @@ class MetricsFile:
         """Write one line, whole or not at all; raises RunError if it cannot be written."""
         assert "step" not in metrics, "`step` is given apart"
         line = compact({"step": step, **{key: plain(metrics[key]) for key in sorted(metrics)}})
-        with writing(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab", buffering=0) as file:
-                before, data = file.tell(), memoryview(f"{line}\n".encode())
-                try:
-                    while data:  # a nearly full disk takes a part and says so by the count
-                        data = data[file.write(data) :]
-                    os.fsync(file.fileno())
-                except OSError:
-                    file.truncate(before)
-                    raise
+        append_line(self.path, line)
 
     def truncate_after(self, step: int) -> int:
         """Drop lines of later steps and a torn last line; return how many lines were dropped.
