@@ -77,6 +77,10 @@ class WeightCopy:
         with self.in_place_of(self.slow):
             yield
 
+    def scoring(self) -> contextlib.AbstractContextManager[None]:
+        """Inside the block an engine's `score_copy` computes with this copy."""
+        return self.in_place()
+
     @contextlib.contextmanager
     def in_place_of(self, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
         """The same with other weights, such as those of `state_dict`."""
@@ -95,6 +99,17 @@ class WeightCopy:
         """Make the student's tensors equal to the copy."""
         for name, tensor in self._student().items():
             tensor.data.copy_(self.slow[name])
+
+    @torch.no_grad()
+    def without_adapters(self) -> WeightCopy:
+        """Become the base model under the adapters: their second factors are 0. Returns itself.
+
+        Not the same as the initial policy where a run starts from trained adapters.
+        """
+        for name, value in self.slow.items():
+            if "lora_B" in name:
+                value.zero_()
+        return self
 
     def keep_good(self) -> None:
         """Remember the weights as they are now."""
@@ -117,19 +132,6 @@ class WeightCopy:
         self.slow = {name: value.to(device) for name, value in state["slow"].items()}
         good = state["good"]
         self.good = None if good is None else {n: value.to(device) for n, value in good.items()}
-
-
-class BaseCopy(WeightCopy):
-    """The base model under the adapters, which never changes: their second factors are 0.
-
-    Not the same as the initial policy where a run starts from trained adapters.
-    """
-
-    def __init__(self, backbone: nn.Module):
-        super().__init__(backbone, dtype=None)
-        for name, value in self.slow.items():
-            if "lora_B" in name:
-                value.zero_()
 
 
 class AdapterProductCopy(WeightCopy):

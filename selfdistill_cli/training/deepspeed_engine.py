@@ -109,6 +109,19 @@ class DeepSpeedEngine:
         finally:
             self.policy.train(training)
 
+    @torch.no_grad()
+    def score_copy(self, batch: Batch, needs: Needs) -> PolicyOutput:
+        """Score under the copy that is in place, without gradients and without dropout.
+
+        In stage 3 it is divided as the weights are and stands in their place: all ranks call this
+        together, and one layer is whole at a time.
+        """
+        if not self.divides_weights:
+            return self.score(batch, needs)
+        self.world.note("judging", "a micro-batch under a slow copy", waiting=True)
+        self.engine.eval()
+        return PolicyOutput(**self.engine(batch, needs))
+
     def backward(self, loss: torch.Tensor, last: bool) -> None:
         """Accumulate gradients; `last` marks the update's final micro-batch.
 
@@ -142,11 +155,11 @@ class DeepSpeedEngine:
                     whole = parameter.data.to(replica[name].dtype, copy=True)
                     replica[name].data = whole.view(parameter.ds_shape)  # pyright: ignore
 
-    def new_copy(self) -> WeightCopy:
-        """A slow copy of the weights that it trains, divided as they are."""
+    def new_copy(self, dtype: torch.dtype | None = torch.float32) -> WeightCopy:
+        """A copy of the weights that it trains, divided as they are, in `dtype` (None: theirs)."""
         if not self.divides_weights:
-            return WeightCopy(self.policy.backbone)
-        return ShardedCopy(self.policy.backbone, self.trained.backbone, self.world)
+            return WeightCopy(self.policy.backbone, dtype)
+        return ShardedCopy(self.policy, self.trained.backbone, self.world, dtype)
 
     def stream_weights(self) -> Iterable[tuple[str, torch.Tensor]]:
         """Yield (name, tensor) of the student's weights."""

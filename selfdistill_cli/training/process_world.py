@@ -70,10 +70,12 @@ class ProcessWorld(World):
         function: Callable[[list[T]], Iterable[R]],
         costs: Sequence[float] | None = None,
         units: Sequence[Hashable] | None = None,
+        together: bool = False,
     ) -> list[R]:
         """Apply `function` to this rank's items; return all ranks' results, in item order."""
         own = self.mine(items, costs, units)
-        outcomes = self._outcomes(_outcome(lambda: list(function(own)) if own else []))
+        called = bool(own) or together
+        outcomes = self._outcomes(_outcome(lambda: list(function(own)) if called else []))
         _raise(outcomes)
         owners = deal([1.0] * len(items) if costs is None else costs, self.size, units)
         results = [iter(found) for found, _ in outcomes]

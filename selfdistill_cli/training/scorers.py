@@ -28,6 +28,9 @@ Unembedding = tuple[torch.Tensor, torch.Tensor | None]
 class Scorer(Protocol):
     """Scores without gradients and without dropout; the student's own mode is left alone."""
 
+    together: bool
+    """Whether all ranks must score the same number of batches, at the same time."""
+
     def in_place(self) -> AbstractContextManager[None]:
         """Everything below is called inside this block; under ZeRO 3 all ranks enter together."""
         ...
@@ -40,6 +43,8 @@ class Scorer(Protocol):
 
 class StudentScorer:
     """The student as it is now."""
+
+    together = False
 
     def __init__(self, engine: Engine):
         self.engine = engine
@@ -58,19 +63,20 @@ class StudentScorer:
 
 
 class CopyScorer:
-    """A copy's weights in the student's module."""
+    """A copy's weights in the student's place."""
 
     def __init__(self, engine: Engine, copy: WeightCopy):
+        self.together = engine.divides_weights
         self.engine = engine
         self.copy = copy
 
     def in_place(self) -> AbstractContextManager[None]:
-        """Inside the block the copy's weights stand in the student's module."""
-        return self.copy.in_place()
+        """Inside the block the copy's weights stand in the student's place."""
+        return self.copy.scoring()
 
     def score(self, batch: Batch, needs: Needs) -> PolicyOutput:
         """Score a batch."""
-        return self.engine.score(batch, needs)
+        return self.engine.score_copy(batch, needs)
 
     def unembedding(self) -> Unembedding:
         """Cloned, because the copy moves."""
@@ -79,6 +85,8 @@ class CopyScorer:
 
 class ModelScorer:
     """Another model with the same tokenizer, which never changes."""
+
+    together = False
 
     def __init__(self, policy: CausalPolicy):
         self.policy = policy.eval().requires_grad_(False)
@@ -103,18 +111,34 @@ def _cloned(unembedding: Unembedding) -> Unembedding:
 
 
 def scored_rows(
-    run: Run, samples: Sequence[Sample], needs: Needs, score: Callable[[Batch, Needs], PolicyOutput]
+    run: Run,
+    samples: Sequence[Sample],
+    needs: Needs,
+    score: Callable[[Batch, Needs], PolicyOutput],
+    filler: Sample | None = None,
 ) -> Iterator[tuple[int, PolicyOutput]]:
-    """Score samples without gradients in micro-batches; yield (index, output [1,T]) of each."""
+    """Score samples without gradients in micro-batches; yield (index, output [1,T]) of each.
+
+    With a `filler` all ranks score the same number of batches: who has fewer scores that sample.
+    """
     place = {id(sample): i for i, sample in enumerate(samples)}
     assert len(place) == len(samples), "every sample is an object of its own"
     batches = run.settings.batch
     limits = replace(batches, micro_batch_rows=min(batches.micro_batch_rows, MAX_SCORED_ROWS))
-    for rows in micro_batches([[sample] for sample in samples], limits):  # pyright: ignore
+    parts = list(micro_batches([[sample] for sample in samples], limits))  # pyright: ignore
+    missing = 0 if filler is None else max(run.world.gather(len(parts))) - len(parts)
+
+    def scored(rows: Sequence[Sample]) -> PolicyOutput:
         batch = collate(rows, term_names=(), view_names=(), device=run.engine.device)
-        scored = score(batch, needs)
+        return score(batch, needs)
+
+    for rows in parts:
+        output = scored(rows)
         for row, sample in enumerate(rows):
-            yield place[id(sample)], _row(scored, row, len(sample.token_ids))
+            yield place[id(sample)], _row(output, row, len(sample.token_ids))
+    for _ in range(missing):
+        assert filler is not None
+        scored([filler])
 
 
 def _row(output: PolicyOutput, row: int, length: int) -> PolicyOutput:

@@ -16,17 +16,26 @@ from selfdistill_cli.training.world import World
 
 
 class ShardedCopy(WeightCopy):
-    """Follows shard by shard, without meeting the other ranks; is whole only while it scores.
+    """Follows shard by shard, without meeting the other ranks; is whole only while it acts.
 
-    `divided` is the backbone that DeepSpeed trains, `backbone` the replica that scores. Buffers
-    are the replica's own. `in_place`, `distance` and `state_dict` are called by all ranks.
+    `divided` is the backbone that DeepSpeed trains, `policy` the replica that acts. Buffers are the
+    replica's own. `in_place`, `scoring`, `distance` and `state_dict` are called by all ranks.
     """
 
-    def __init__(self, backbone: nn.Module, divided: nn.Module, world: World):
+    def __init__(
+        self, policy: Any, divided: nn.Module, world: World, dtype: torch.dtype | None
+    ):
         self.world = world
         named = divided.named_parameters()
         self.divided: dict[str, Any] = {n: p for n, p in named if p.requires_grad}
-        super().__init__(backbone)
+        super().__init__(policy.backbone, dtype)
+        head = [tensor for tensor in policy.unembedding() if tensor is not None]
+        self.head = {
+            name
+            for name, parameter in policy.backbone.named_parameters()
+            if name in self.slow and any(parameter is tensor for tensor in head)
+        }
+        """Names of the unembedding, if it is trained: whoever reads logits needs it whole."""
 
     def _student(self) -> dict[str, torch.Tensor]:
         """This rank's part of every trained tensor, flat and without padding."""
@@ -50,6 +59,32 @@ class ShardedCopy(WeightCopy):
         """Inside the block the replica computes with this copy."""
         with self.in_place_of(self._whole(self.slow)):
             yield
+
+    @contextlib.contextmanager
+    def scoring(self) -> Iterator[None]:
+        """Inside the block the divided backbone computes with this copy, layer by layer.
+
+        The replica keeps the student's weights, but for the unembedding, which is this copy's.
+        """
+        saved = {name: (p.ds_tensor.data, p.data) for name, p in self.divided.items()}
+        try:
+            for name, parameter in self.divided.items():
+                self._put(name, parameter)
+            with self.in_place_of(self._whole({name: self.slow[name] for name in self.head})):
+                yield
+        finally:
+            for name, (shard, whole) in saved.items():
+                self.divided[name].ds_tensor.data = shard
+                self.divided[name].data = whole
+
+    def _put(self, name: str, parameter: Any) -> None:
+        """Exchange a rank's part for this copy's; a small tensor may be whole everywhere."""
+        shard = parameter.ds_tensor.data
+        own = torch.zeros_like(shard)
+        own.view(-1)[: len(self.slow[name])] = self.slow[name].to(shard)
+        if parameter.data.numel() == parameter.ds_numel:
+            parameter.data = self._joined(name, self.slow[name]).to(parameter.data)
+        parameter.ds_tensor.data = own
 
     def _whole(self, parts: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """All tensors put together, on every rank."""

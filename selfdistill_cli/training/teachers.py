@@ -17,7 +17,6 @@ from selfdistill_cli.policies.lora import ADAPTER_CONFIG
 from selfdistill_cli.teachers.settings import HeuristicSettings
 from selfdistill_cli.teachers.weight_copy import (
     AdapterProductCopy,
-    BaseCopy,
     HeadCopy,
     WeightCopy,
 )
@@ -115,9 +114,9 @@ def build_scorers(
             assert slow_copy is not None, "config.rules asks for a sync that keeps a copy"
             scorers[name] = CopyScorer(engine, slow_copy)
         elif view.weights == "base":
-            scorers[name] = CopyScorer(engine, _base_copy(policy, name))
+            scorers[name] = CopyScorer(engine, _base_copy(policy, engine, name))
         elif view.path is None:
-            initial = initial or WeightCopy(policy.backbone, dtype=None)
+            initial = initial or engine.new_copy(dtype=None)
             scorers[name] = CopyScorer(engine, initial)
         else:
             other = models[name].to(engine.device)
@@ -126,7 +125,7 @@ def build_scorers(
     return scorers
 
 
-def _base_copy(policy: CausalPolicy, name: str) -> BaseCopy:
+def _base_copy(policy: CausalPolicy, engine: Engine, name: str) -> WeightCopy:
     """The base under the student's adapters; raises ConfigError if there are none."""
     key = "teacher" if name == "teacher" else f"method.views.{name}"
     if not hasattr(policy.backbone, "peft_config"):
@@ -135,7 +134,7 @@ def _base_copy(policy: CausalPolicy, name: str) -> BaseCopy:
             f"there is no base beside it; use {key}.weights=frozen with {key}.path=FOLDER of the "
             f"model that you mean, or {key}.path=null for the run's initial policy"
         )
-    return BaseCopy(policy.backbone)
+    return engine.new_copy(dtype=None).without_adapters()
 
 
 def _other_model(policy: CausalPolicy, path: str, root: str, key: str) -> CausalPolicy:

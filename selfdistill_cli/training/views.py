@@ -55,12 +55,14 @@ def with_view(
         def score(mine: list[tuple[int, _Seen]]) -> list[ViewScores]:
             found: dict[int, ViewScores] = {}
             own = [seen.sample for _, seen in mine]
-            for index, output in scored_rows(run, own, needs.of_pass, scorer.score):
+            filler = read[0][1].sample if scorer.together else None
+            for index, output in scored_rows(run, own, needs.of_pass, scorer.score, filler):
                 place, seen = mine[index]
                 found[index] = _scores(needs, samples[place], seen, output, student, unembedding)
             return [found[i] for i in range(len(mine))]
 
-        scores = run.world.shared(read, score, costs=costs)
+        together = scorer.together and bool(read)
+        scores = run.world.shared(read, score, costs=costs, together=together)
     for (place, _), found in zip(read, scores, strict=True):
         sample = samples[place]
         samples[place] = replace(sample, views={**sample.views, name: found})

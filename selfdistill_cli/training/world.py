@@ -47,10 +47,12 @@ class World:
         function: Callable[[list[T]], Iterable[R]],
         costs: Sequence[float] | None = None,
         units: Sequence[Hashable] | None = None,
+        together: bool = False,
     ) -> list[R]:
         """Apply `function` to this rank's items; return all ranks' results, in item order.
 
-        It returns one result per item. What it raises on any rank is raised on every rank.
+        It returns one result per item, and is called without items only if it must be called
+        `together`. What it raises on any rank is raised on every rank.
         """
         return list(function(list(items)))
 

@@ -21,17 +21,21 @@ class RecordedSettings(Settings):
 
     path: str
     """What `record` wrote."""
+    dropped: int
+    """Siblings of a step's last group that are left out."""
 
 
 class Recorded:
     """Gives the groups of a file, step by step."""
 
     def __init__(self, settings: RecordedSettings):
+        self.dropped = settings.dropped
         self.steps: list[list[Group]] = pickle.loads(Path(settings.path).read_bytes())
 
     def groups(self, workshop: Any, step: int) -> list[Group]:
         """The groups of a step."""
-        return self.steps[step - 1]
+        *others, last = self.steps[step - 1]
+        return [*others, _smaller(last, len(last.samples) - self.dropped)]
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing is remembered."""
@@ -45,6 +49,12 @@ def record(path: Path, steps: Sequence[Sequence[Group]]) -> None:
     """Write groups; hidden states belong to weights that will be gone and are left out."""
     bare = [[_bare(group, i) for group in groups] for i, groups in enumerate(steps)]
     path.write_bytes(pickle.dumps(bare))
+
+
+def _smaller(group: Group, size: int) -> Group:
+    """The first siblings of a group whose samples are one per trajectory."""
+    kept = {k: getattr(group, k)[:size] for k in ("trajectories", "scores", "samples")}
+    return replace(group, **kept)
 
 
 def _bare(group: Group, version: int) -> Group:

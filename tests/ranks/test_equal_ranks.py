@@ -171,6 +171,10 @@ def test_ranks_with_unlike_work_wait_for_each_other(tmp_path: Path, episodes: Pa
     live = played(tmp_path)
     names = {"alone": ("batch.mini_batches=16",), "uneven": ("batch.mini_batches=3",)}
     runs = [[*live, "run.name=live_two", "zero=zero3"]]
+    # Fifteen samples: one rank scores one more of them under the slow copy than the other.
+    one_by_one = ("batch.micro_batch_rows=1", "run.max_steps=2", "method.source.dropped=1")
+    train(words_of("step_kd", episodes, tmp_path, "views_one", *one_by_one), World())
+    runs.append(words_of("step_kd", episodes, tmp_path, "views_zero3", "zero=zero3", *one_by_one))
     for name, more in names.items():
         more = (*more, "batch.micro_batch_rows=1", "run.max_steps=1")
         train(words_of("ppo", episodes, tmp_path, f"{name}_one", *more), World())
@@ -182,6 +186,7 @@ def test_ranks_with_unlike_work_wait_for_each_other(tmp_path: Path, episodes: Pa
     for name in names:
         for zero in ("off", "zero2", "zero3"):
             assert_equal_runs(tmp_path, f"{name}_one", f"{name}_{zero}")
+    assert_equal_runs(tmp_path, "views_one", "views_zero3")
     assert len(sampled(tmp_path, "live_one")) == 16
     assert sampled(tmp_path, "live_one") == sampled(tmp_path, "live_two")
 

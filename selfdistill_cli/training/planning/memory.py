@@ -81,7 +81,7 @@ def _static(
         "optimizer": 0.0,
         "master weights": 0.0,
         "slow copy": needs.slow_bytes / division.slow_copy,
-        "frozen teachers": needs.frozen_bytes,
+        "frozen teachers": needs.frozen_bytes + needs.copied_bytes / division.slow_copy,
         "value head": value_head_bytes(shape, needs),
         "views' unembeddings": needs.full_views * _head(shape),
         "buffers": division.buckets * BUCKET * shape.element_size,
@@ -124,28 +124,36 @@ def _acting(
 def _judging(
     shape: Shape, needs: Requirements, division: Division, replica: float
 ) -> dict[str, float]:
-    """Without gradients one block's work and the vocabulary's; a slow copy in the model's dtype."""
-    cast = 0.0
-    if needs.slow_bytes and division.slow_copy > 1:
-        cast = needs.slow_bytes
-    if needs.slow_bytes and shape.trained_bytes < shape.trained * WIDE:
-        cast += shape.trained_bytes
+    """Without gradients one block's work and the vocabulary's; a slow copy in the model's dtype.
+
+    A divided one is exchanged for the weights part by part, and a layer of it is whole at a time.
+    """
+    is_divided = division.slow_copy > 1
+    cast = live = 0.0
+    if needs.slow_bytes and (is_divided or shape.trained_bytes < shape.trained * WIDE):
+        cast = shape.trained_bytes / division.slow_copy
+    if needs.slow_bytes and is_divided:
+        live = _live(shape)
     tokens = needs.scored_rows * needs.length
     frozen_head = VocabularyWork(tokens=tokens, divergences=0)
     return {
         "whole weights": replica,
-        "whole slow copy": cast,
+        "slow copy in place": cast,
+        "gathered weights": live,
         "scoring": forward_bytes(shape, tokens) + frozen_head.passes(shape, gradients=False),
     }
+
+
+def _live(shape: Shape) -> float:
+    """Two blocks, and both ends of the model, are whole at a time."""
+    return 2 * shape.largest_layer_bytes + 2 * _head(shape)
 
 
 def _learning(shape: Shape, needs: Requirements, division: Division) -> dict[str, float]:
     tokens = needs.micro_rows * needs.length
     vocabulary = VocabularyWork(tokens=tokens, divergences=needs.divergences).passes(shape)
     backward = backward_bytes(shape, needs.micro_rows, needs.length, needs.checkpointing)
-    live = 0.0
-    if division.weights > 1:  # two blocks, and both ends of the model, are whole at a time
-        live = 2 * shape.largest_layer_bytes + 2 * _head(shape)
+    live = _live(shape) if division.weights > 1 else 0.0
     return {
         "gradients": shape.trained_bytes / division.gradients,
         "activations": activation_bytes(

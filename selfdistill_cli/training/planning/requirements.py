@@ -55,8 +55,10 @@ class Requirements:
     """A value head."""
     slow_bytes: float
     """The slow copy, undivided, with what a rollback remembers."""
+    copied_bytes: float
+    """Copies of the initial policy and of the base under adapters, undivided."""
     frozen_bytes: float
-    """Frozen teachers and references that have weights of their own, undivided."""
+    """Frozen teachers and references that are models of their own."""
     full_views: int
     """Views whose whole distributions a term reads."""
     divergences: int
@@ -94,6 +96,7 @@ def read_requirements(
         optimizer=_optimizer(settings.optim),
         has_critic=method.needs_critic,
         slow_bytes=_slow(settings, shape),
+        copied_bytes=_copied(method, shape),
         frozen_bytes=_frozen(settings, method, shape),
         full_views=len({n.view for n in divergences if n.top is None}),
         divergences=len(divergences),
@@ -135,16 +138,20 @@ def _slow(settings: TrainSettings, shape: Shape) -> float:
 
 
 def _frozen(settings: TrainSettings, method: Method, shape: Shape) -> float:
-    """Views of the initial policy share one copy of what is trained; others are models."""
-    total, initial = 0.0, False
-    for name, view in method.views.items():
-        if view.weights == "base":
-            total += shape.trained_bytes
-        elif view.weights == "frozen" and view.path is None:
-            initial = True
-        elif view.weights == "frozen":
-            total += _other(name, str(view.path), settings, shape)
-    return total + (shape.trained_bytes if initial else 0.0)
+    """Every frozen view with a path is a model."""
+    return sum(
+        _other(name, str(view.path), settings, shape)
+        for name, view in method.views.items()
+        if view.weights == "frozen" and view.path is not None
+    )
+
+
+def _copied(method: Method, shape: Shape) -> float:
+    """Views of the initial policy share one copy of what is trained; each of the base has one."""
+    views = method.views.values()
+    num_copies = sum(view.weights == "base" for view in views)
+    num_copies += any(view.weights == "frozen" and view.path is None for view in views)
+    return float(num_copies * shape.trained_bytes)
 
 
 def _other(name: str, path: str, settings: TrainSettings, shape: Shape) -> float:
