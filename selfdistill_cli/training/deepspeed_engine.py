@@ -35,7 +35,7 @@ from selfdistill_cli.training.engine import (
     not_applied,
     set_learning_rates,
 )
-from selfdistill_cli.training.optimizers import make_optimizer
+from selfdistill_cli.training.optimizers import check_division, make_optimizer
 from selfdistill_cli.training.settings import DeepSpeedSettings, ScheduleSettings
 from selfdistill_cli.training.sharded_copy import ShardedCopy
 from selfdistill_cli.training.world import World
@@ -188,7 +188,9 @@ class DeepSpeedEngine:
         for i, parameter in enumerate(self.parameters):
             whole = master[i] if i in master else replica[names[id(parameter)]].data
             self.shards.set_master(parameter, whole)
-        self.shards.load_optimizer_state(state["optimizer"]["state"])
+        kept = state["optimizer"]["state"]
+        check_division(self.optim, kept, self.world.size)
+        self.shards.load_optimizer_state(kept)
 
     def _param_groups(self) -> list[dict[str, Any]]:
         """What torch would say of the groups, with numbers for parameters."""

@@ -57,17 +57,20 @@ class Shards:
             group, offset, size = self.zero.grad_position[self.zero.get_param_id(parameter)]
             start = self.world.rank * parameter.ds_tensor.ds_numel
             count = max(0, min(size, parameter.ds_numel - start))
-            flat = self.zero.fp32_partitioned_groups_flat[group]
+            flat = self.flats[group]
             return Part(flat, offset, start, count) if count else None
         mapping = parameter._hp_mapping
         if mapping is None:
             return None
-        flat = self._flats()[mapping.param_group_index]
+        flat = self.flats[mapping.param_group_index]
         master, whole = mapping.hp_fragment_address, mapping.lp_fragment_address
         return Part(flat, master.start, whole.start, whole.numel)
 
-    def _flats(self) -> Sequence[torch.Tensor]:
-        """The flat tensors of stages 1 and 2; stage 1 in bfloat16 has a class of its own."""
+    @property
+    def flats(self) -> Sequence[torch.Tensor]:
+        """What the optimizer updates, flat; stage 1 in bfloat16 has a class of its own."""
+        if self.divides_weights:
+            return self.zero.fp32_partitioned_groups_flat
         found = getattr(self.zero, "single_partition_of_fp32_groups", None)
         return self.zero.fp32_groups_flat_partition if found is None else found
 
@@ -75,8 +78,26 @@ class Shards:
         """The whole float32 weights by number, on rank 0; called by all ranks."""
         return self._whole(None)
 
-    def optimizer_state(self) -> dict[int, dict[str, torch.Tensor]]:
-        """The whole state by number, as torch has it, on rank 0; called by all ranks."""
+    def optimizer_state(self) -> dict[Any, Any]:
+        """The whole state by number, as torch has it, on rank 0; called by all ranks.
+
+        Moments in 8 bits come in blocks that span parameters: they stay as each rank has them, by
+        rank under "ranks", and fit this division alone.
+        """
+        if self.world.agree(self._in_blocks()):
+            own = [_on_cpu(self.state.get(flat, {})) for flat in self.flats]
+            return {"ranks": self.world.gather(own)}
+        return self._whole_state()
+
+    def _in_blocks(self) -> bool:
+        """Whether a tensor of the state is not laid out as the weights are."""
+        return any(
+            isinstance(value, torch.Tensor) and value.ndim and value.numel() != flat.numel()
+            for flat in self.flats
+            for value in self.state.get(flat, {}).values()
+        )
+
+    def _whole_state(self) -> dict[int, dict[str, torch.Tensor]]:
         kinds = [own for own in map(self._state_of, self.parameters) if own]
         found = self.world.gather({k: v.ndim for own in kinds[:1] for k, v in own.items()})
         names = next((names for names in found if names), {})
@@ -128,9 +149,13 @@ class Shards:
             parameter.data.copy_(whole.view_as(parameter.data))
 
     @torch.no_grad()
-    def load_optimizer_state(self, state: Mapping[int, Mapping[str, Any]]) -> None:
+    def load_optimizer_state(self, state: Mapping[Any, Any]) -> None:
         """Take this rank's parts of what `optimizer_state` returned, or torch itself."""
         self.state.clear()
+        if "ranks" in state:
+            for flat, own in zip(self.flats, state["ranks"][self.world.rank], strict=True):
+                self.state[flat] = {name: _like(value, flat) for name, value in own.items()}
+            return
         for i, parameter in enumerate(self.parameters):
             part, whole = self.part(parameter), state.get(i, {})
             if part is None:
@@ -145,6 +170,14 @@ class Shards:
                 if name not in own:
                     own[name] = torch.zeros_like(part.flat.data)
                 part.of(own[name]).copy_(part.cut(value))
+
+
+def _on_cpu(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v.cpu() if isinstance(v, torch.Tensor) else v for k, v in state.items()}
+
+
+def _like(value: Any, flat: torch.Tensor) -> Any:
+    return value.to(flat.device, copy=True) if isinstance(value, torch.Tensor) else value
 
 
 def _numel(parameter: Any) -> int:

@@ -14,7 +14,7 @@ from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.types import Batch, PolicyOutput
 from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.teachers.weight_copy import WeightCopy
-from selfdistill_cli.training.optimizers import make_optimizer
+from selfdistill_cli.training.optimizers import check_division, make_optimizer
 from selfdistill_cli.training.settings import ScheduleSettings, TorchEngineSettings
 from selfdistill_cli.training.world import World
 
@@ -154,6 +154,7 @@ class TorchEngine:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned."""
+        check_division(self.optim, state["optimizer"]["state"], 0)
         self.optimizer.load_state_dict(state["optimizer"])
 
 

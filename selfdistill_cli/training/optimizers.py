@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from selfdistill_cli.core.errors import CheckpointError
 from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.training.settings import (
     Adam8bitSettings,
@@ -30,6 +32,21 @@ def make_optimizer(policy: CausalPolicy, optim: ScheduleSettings) -> torch.optim
 
         return adamw_8bit(groups, lr=optim.lr, betas=betas, eps=optim.epsilon)
     return torch.optim.AdamW(groups, lr=optim.lr, betas=betas, eps=optim.epsilon)
+
+
+def check_division(optim: ScheduleSettings, state: Mapping[Any, Any], num_parts: int) -> None:
+    """Raise CheckpointError if 8-bit moments were kept in another number of parts; 0: undivided.
+
+    `state` is what an engine's checkpoint holds of the optimizer; before a first update nothing.
+    """
+    found = len(state.get("ranks", []))
+    if isinstance(optim, Adam8bitSettings) and state and found != num_parts:
+        ways = ["with zero=off" if n == 0 else f"on {n} ranks" for n in (found, num_parts)]
+        raise CheckpointError(
+            f"optim=adamw_8bit: the checkpoint was made {ways[0]} and is read {ways[1]}; blocks of "
+            "8-bit moments cannot be divided anew. Go on as before, or start a new run from the "
+            "weights with policy.init_from"
+        )
 
 
 def _parameter_groups(policy: CausalPolicy, optim: ScheduleSettings) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from small_policies import small_policy
 from starting import CHECKOUT, run_job
 from test_equal_ranks import QUIET, assert_equal_runs, episodes, learned, words_of
 
+from selfdistill_cli.core.errors import CheckpointError
 from selfdistill_cli.policies.huggingface import shipped_tiny
 from selfdistill_cli.training.world import World
 
@@ -94,6 +96,26 @@ def test_another_stage_and_another_number_of_ranks_go_on(tmp_path: Path, episode
     run_job(tmp_path, 3, [words("off_zero3", "zero3", 6)])
     for name in (*(f"{zero}_off" for zero in stages), "off_zero3", "zero2_zero3"):
         assert_equal_runs(tmp_path, "straight", name)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not importlib.util.find_spec("bitsandbytes"), reason="needs bitsandbytes")
+def test_moments_in_eight_bits_go_on_exactly(tmp_path: Path, episodes: Path) -> None:
+    runs = []
+    for zero in STAGES:
+        more = (f"zero={zero}", "optim=adamw_8bit", "optim.lr=1e-3", "optim.warmup_steps=0")
+        for name, steps in (("straight", 4), ("resumed", 2), ("resumed", 4)):
+            last = f"run.max_steps={steps}"
+            runs.append(words_of("grpo", episodes, tmp_path, f"{zero}_{name}", *more, last))
+    run_job(tmp_path, 2, runs)
+    for zero in STAGES:
+        straight, resumed = f"{zero}_straight", f"{zero}_resumed"
+        assert_identical(learned(tmp_path, straight), learned(tmp_path, resumed))
+        assert_identical(state_of(tmp_path, straight), state_of(tmp_path, resumed))
+        assert len(state_of(tmp_path, straight)["engine"]["optimizer"]["state"]["ranks"]) == 2
+    undivided = [*runs[0], "zero=off", "resume.allow=[zero.*]", "run.max_steps=5"]
+    with pytest.raises(CheckpointError, match="made on 2 ranks and is read with zero=off"):
+        train(undivided, World())
 
 
 def test_adapters_are_all_that_is_trained_and_saved(tmp_path: Path, episodes: Path) -> None:
