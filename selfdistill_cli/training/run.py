@@ -147,8 +147,8 @@ class Run:
         metrics = self._with_failures(metrics)
         if evaluation is not None:
             metrics = {**metrics, **evaluation.metrics()}
+        self._write_trajectories(step, groups)  # before the line: copies show them beside it
         self._log(step, {**metrics, **clock, "time/tokens_per_s": _speed(metrics, clock)})
-        self._write_trajectories(step, groups)
         self._save_skill(step)
         improved = self._note_best(step, metrics)
         if improved or self.checkpoints.due(step, self.settings.run.max_steps):

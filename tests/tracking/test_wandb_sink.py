@@ -18,7 +18,6 @@ from wandb_files import contents
 
 from selfdistill_cli.core.errors import UserError
 from selfdistill_cli.tracking.settings import NoTrackerSettings, WandbSettings
-from selfdistill_cli.tracking.wandb_sink import without_secrets
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +28,12 @@ def settings(**changes):
         "project": "p",
         "entity": None,
         "group": "g",
+        "job_type": "train",
+        "name": None,
+        "notes": "why",
         "tags": ["t"],
+        "samples": 0,
+        "sample_characters": 60,
         "init_timeout_s": 30.0,
         "log_timeout_s": 0.05,
         "finish_timeout_s": 40.0,
@@ -121,6 +125,7 @@ def test_two_attempts_leave_history_config_and_summary(tmp_path):
         assert data["exit_code"] == 0
         assert (data["run"].run_id, data["run"].display_name) == ("cafe0123", "a-name")
         assert (data["run"].project, list(data["run"].tags)) == ("p", ["t"])
+        assert (data["run"].job_type, data["run"].notes) == ("train", "why")
     internal = [row["_step"] for data in (first, second) for row in data["history"]]
     assert internal == sorted(set(internal)), "W&B drops lines whose internal step does not grow"
 
@@ -261,21 +266,3 @@ def test_no_tracker_has_no_implementation_and_disabled_does_nothing(tmp_path):
     sink.log(1, {"a": 1.0})
     sink.finish("finished")
     assert list(tmp_path.glob("wandb")) == []
-
-
-def test_secrets_are_removed_by_name_and_by_value(monkeypatch):
-    monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
-    config = {
-        "api_key": "1",
-        "optim": {"password": "2", "lr": 0.1},
-        "note": ["k" * 40, "plain"],
-        "max_new_tokens": 12,
-        "pad_token": "<pad>",
-    }
-    assert without_secrets(config) == {
-        "api_key": "<removed>",
-        "optim": {"password": "<removed>", "lr": 0.1},
-        "note": ["<removed>", "plain"],
-        "max_new_tokens": 12,
-        "pad_token": "<pad>",
-    }
