@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from selfdistill_cli.tracking.settings import WandbSettings
+from selfdistill_cli.tracking.wandb_trial import OF_A_TRIAL, current_trial
 from selfdistill_cli.tracking.worker_sink import WorkerSink
-
-OF_A_SWEEP = ("WANDB_SWEEP_ID", "WANDB_RUN_ID", "WANDB_SWEEP_PARAM_PATH")
-"""What W&B's agent sets for a trial."""
 
 
 class WandbSink(WorkerSink):
@@ -31,6 +28,8 @@ class WandbSink(WorkerSink):
         out: Path | None = None,
     ):
         folder = Path(out or run_dir).absolute()
+        trial = current_trial()
+        is_trial = trial is not None and trial.run_id == run_id
         order = {
             "mode": settings.mode,
             "run_dir": str(Path(run_dir).absolute()),
@@ -39,7 +38,7 @@ class WandbSink(WorkerSink):
             "run_id": run_id,
             "project": settings.project,
             "entity": settings.entity,
-            "group": settings.group or sweep_of(run_id),
+            "group": settings.group or (trial.sweep if trial and is_trial else None),
             "job_type": settings.job_type,
             "notes": settings.notes,
             "tags": settings.tags,
@@ -50,9 +49,9 @@ class WandbSink(WorkerSink):
             "WANDB_CACHE_DIR": str(folder / "wandb" / "cache"),
             "WANDB_SERVICE": None,
         }
-        if sweep_of(run_id) is None:
+        if not is_trial:
             # W&B would take the trial's id for this run, whatever it is told.
-            environment |= dict.fromkeys(OF_A_SWEEP)
+            environment |= dict.fromkeys(OF_A_TRIAL)
         super().__init__(
             settings, "W&B", folder / "wandb", order, announce, environment,
             admission_s=settings.init_timeout_s if settings.mode == "online" else 0.0,
@@ -61,9 +60,3 @@ class WandbSink(WorkerSink):
             "`wandb sync` later",
             enabled=settings.mode != "disabled",
         )  # fmt: skip
-
-
-def sweep_of(run_id: str) -> str | None:
-    """The id of W&B's sweep, if this process is its trial `run_id`."""
-    sweep, trial = os.environ.get("WANDB_SWEEP_ID"), os.environ.get("WANDB_RUN_ID")
-    return sweep if sweep and trial == run_id else None

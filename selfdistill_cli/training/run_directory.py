@@ -19,6 +19,7 @@ from selfdistill_cli.core.disk import writing
 from selfdistill_cli.core.errors import CheckpointError, ConfigError, UserError
 from selfdistill_cli.core.secrets import masked_words
 from selfdistill_cli.tracking.metrics_file import read
+from selfdistill_cli.tracking.wandb_trial import current_trial
 from selfdistill_cli.training.files import write_json, write_text
 from selfdistill_cli.training.settings import ResumeSettings
 from selfdistill_cli.training.surroundings import environment, git_state
@@ -179,7 +180,9 @@ class RunDirectory:
             if not isinstance(found, dict):
                 raise _damaged(path, "found no JSON object", remedy)
             return found
-        return {"wandb_id": os.urandom(4).hex(), "status": "created"}
+        trial = current_trial()
+        own = os.urandom(4).hex() if trial is None else trial.run_id
+        return {"wandb_id": own, "status": "created"}
 
     def update_identity(self, **values: Any) -> None:
         """Change fields of run.json."""
