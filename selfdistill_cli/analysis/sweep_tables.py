@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
-from selfdistill_cli.analysis.importance import FEW_POINTS, importance
+from selfdistill_cli.analysis.importance import FEW_POINTS, importance, levels_of
 from selfdistill_cli.analysis.ledger import STATUSES
 from selfdistill_cli.analysis.sweep_results import LEVEL, Axis, Point, SweepResults, scores_of
 from selfdistill_cli.analysis.tables import NONE, Table
 
-FEW_SEEDS = 3
+FEW_SEEDS = 5
+MOST_ROWS = 12
+"""A numeric axis with more values has one row for each part that importance compares."""
 
 
 def sweep_tables(results: SweepResults) -> list[Table]:
@@ -36,7 +38,7 @@ def _doubts(results: SweepResults) -> Iterator[str]:
     if few:
         yield (
             f"{len(few)} of {len(ranked)} points have fewer than {FEW_SEEDS} seeds: their order "
-            "may be chance"
+            "may be chance, and intervals over so few are too narrow"
         )
     if any(p.num_missing for p in ranked):
         yield "a point's numbers are of its cells that ended well; `missing` counts the others"
@@ -75,16 +77,28 @@ def _points(results: SweepResults) -> Table:
 
 def _axis(results: SweepResults, axis: Axis) -> Table:
     rows: list[tuple[str, ...]] = []
-    for value in axis.values:
-        points = [p for p in results.ranked if p.values[axis.key] == value]
-        if points:
-            cells = [value, str(len(points))]
-            for k, up in enumerate(results.maximize):
-                means = [point.means[k] for point in points]
-                cells += [_number(fmean(means)), _number(max(means) if up else min(means))]
-            rows.append(tuple(cells))
+    for label, points in _parts(results, axis):
+        cells = [label, str(len(points))]
+        for k, up in enumerate(results.maximize):
+            means = [point.means[k] for point in points]
+            cells += [_number(fmean(means)), _number(max(means) if up else min(means))]
+        rows.append(tuple(cells))
     columns = [f"{word} {m}" for m in results.metrics for word in ("mean", "best")]
     return Table(title=f"by {axis.key}", header=(axis.key, "points", *columns), rows=tuple(rows))
+
+
+def _parts(results: SweepResults, axis: Axis) -> Iterator[tuple[str, list[Point]]]:
+    """The points at each value of an axis, or in each part of one with many numbers."""
+    values = [point.values[axis.key] for point in results.ranked]
+    if axis.numeric and len(axis.values) > MOST_ROWS:
+        keys = levels_of(axis, values)
+    else:
+        keys = [axis.values.index(value) for value in values]
+    for key in sorted(set(keys)):
+        inside = [i for i, other in enumerate(keys) if other == key]
+        there = sorted({values[i] for i in inside}, key=axis.values.index)
+        label = there[0] if len(there) == 1 else f"{there[0]} … {there[-1]}"
+        yield label, [results.ranked[i] for i in inside]
 
 
 def _importance(results: SweepResults) -> Table:

@@ -19,7 +19,7 @@ COMMANDS: dict[str, str] = {
     "resume": "continue a run from its directory, or go back to one of its checkpoints",
     "checkpoints": "list, verify and prune the checkpoints of a run",
     "verify-resume": "prove with your configuration that a killed run continues exactly",
-    "sync": "build one gap-free W&B run from what a run recorded",
+    "sync": "build one gap-free copy of a run for W&B, TensorBoard or Trackio",
     "eval": "measure a checkpoint of a run on a panel of tasks, with an interval",
     "validate": "check an environment's tasks: do their references pass, do wrong answers fail",
     "check": "find out before a run whether its reward can rank",

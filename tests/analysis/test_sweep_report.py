@@ -125,7 +125,7 @@ def test_cells_without_numbers_are_told_and_left_out(tmp_path):
     assert "1 pending, 1 done, 1 failed, 1 nan, 1 pruned" in page
     assert "&lt;b&gt;bad&lt;/b&gt;" in page
     assert "more" not in re.findall(r"<td>[^<]*bad[^<]*", page)[0]
-    assert "1 of 1 points have fewer than 3 seeds" in page
+    assert "1 of 1 points have fewer than 5 seeds" in page
 
 
 @pytest.mark.parametrize(
@@ -146,6 +146,8 @@ def test_small_and_odd_sweeps_have_a_report(tmp_path, cells):
     inside = re.findall(r"data:image/png;base64,([^\"]+)", page)
     assert [base64.b64decode(text) for text in inside] == [p.read_bytes() for p in pictures]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
+    if len(cells) == 30:
+        assert "<td>0 … 7</td><td>8</td><td>3.5</td><td>7</td>" in page
     assert not re.search(r"(src|href)=\"(?!data:)", page), "one file, nothing from elsewhere"
 
 
