@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ class Package:
 
 
 @contextlib.contextmanager
-def own_random(state: dict[str, Any]) -> Iterator[None]:
+def own_random(state: dict[str, Any]) -> Generator[None, None, None]:
     """Give code that draws from the global generators a stream of its own.
 
     `state` keeps the stream between uses; what others draw is as if this had not run.

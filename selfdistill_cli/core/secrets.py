@@ -22,6 +22,14 @@ SHORTEST = 8
 """A shorter value of the environment is no secret that could be told from a word."""
 REDACTED = "<removed>"
 
+NO_TELEMETRY = {
+    "DO_NOT_TRACK": "1",
+    "GRADIO_ANALYTICS_ENABLED": "False",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "WANDB_ERROR_REPORTING": "false",
+}
+"""Variables of the environment that keep libraries from reporting to their makers."""
+
 
 def without_secrets(value: Any, name: str = "") -> Any:
     """Replace values whose key names a secret; in all texts, secrets of the environment and

@@ -20,18 +20,12 @@ from typing import Any
 
 from selfdistill_cli.core.disk import writing
 from selfdistill_cli.core.errors import UserError
-from selfdistill_cli.core.secrets import without_secrets
+from selfdistill_cli.core.secrets import NO_TELEMETRY, without_secrets
 from selfdistill_cli.tracking.feed import Feed, daemon
 from selfdistill_cli.tracking.files import compact, plain
 from selfdistill_cli.tracking.settings import CopySettings
 
 WORKER = Path(__file__).with_name("sink_worker.py")
-NO_TELEMETRY = {
-    "DO_NOT_TRACK": "1",
-    "GRADIO_ANALYTICS_ENABLED": "False",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "WANDB_ERROR_REPORTING": "false",
-}
 
 
 class WorkerSink:

@@ -107,7 +107,6 @@ def prepare_process(num_threads: int) -> None:
     """
     torch.set_num_threads(num_threads)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     disable_progress_bar()
     if not torch.cuda.is_available():
         # Saving a model imports deepspeed where it is installed, which guesses aloud otherwise.

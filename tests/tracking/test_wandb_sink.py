@@ -130,6 +130,18 @@ def test_two_attempts_leave_history_config_and_summary(tmp_path):
     assert internal == sorted(set(internal)), "W&B drops lines whose internal step does not grow"
 
 
+def test_a_name_of_ones_own_and_another_runs_id_inside_a_trial(tmp_path, monkeypatch):
+    """W&B would give a run the trial's id, whatever it is told, while the variables are set."""
+    monkeypatch.setenv("WANDB_SWEEP_ID", "sweep123")
+    monkeypatch.setenv("WANDB_RUN_ID", "trial123")
+    sink = settings(name="mine", group=None).build(tmp_path, "n", "cafe0123", {})
+    sink.log(1, {"a": 1.0})
+    sink.finish("finished")
+    record = contents(files_once(tmp_path)[0])["run"]
+    assert (record.run_id, record.display_name) == ("cafe0123", "mine")
+    assert (record.run_group, record.sweep_id) == ("", "")
+
+
 def test_the_trainers_console_gets_nothing_and_its_environment_stays(tmp_path, capfd):
     before = dict(os.environ)
     sink = settings().build(tmp_path, "n", "cafe0123", {})
