@@ -69,6 +69,15 @@ class Feed(Generic[Item]):
         if first:
             self.say(f"{text} (further errors are only counted)")
 
+    def tell_losses(self) -> None:
+        """Say at the end how much is missing over there, if anything is."""
+        dropped, errors = self.counts["dropped"], self.counts["errors"]
+        if dropped or errors:
+            self.say(
+                f"in all {dropped} lines dropped and {errors} errors; metrics.jsonl is complete, "
+                "and `selfdistill sync RUN` builds a whole copy from it"
+            )
+
 
 def daemon(target: Callable[[], None]) -> threading.Thread:
     """Start a thread that never keeps Python from ending."""

@@ -56,16 +56,6 @@ def finish_sinks(
     return {sink.name: sink.health() for sink in sinks}
 
 
-def losses(health: Mapping[str, Mapping[str, int | str]]) -> list[str]:
-    """A line for every copy that is not whole."""
-    return [
-        f"{name}: {counts['dropped']} lines dropped, {counts['errors']} errors; metrics.jsonl is "
-        "complete, `selfdistill sync` builds the copy again"
-        for name, counts in health.items()
-        if counts["dropped"] or counts["errors"]
-    ]
-
-
 class ThreadSink:
     """A sink of a user behind a queue: it may hang, raise or be slow, the run goes on."""
 
@@ -89,6 +79,7 @@ class ThreadSink:
         self._thread.join(max(0.0, end - time.monotonic()))
         if self._thread.is_alive():
             self._feed.note_error(f"not finished after {FINISH_TIMEOUT_S:g} s and left alone")
+        self._feed.tell_losses()
 
     def health(self) -> dict[str, int | str]:
         """`state`, and how many lines were accepted, dropped, and errors seen, so far."""

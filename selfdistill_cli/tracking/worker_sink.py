@@ -100,8 +100,9 @@ class WorkerSink:
             self._process.wait(5)
             self._feed.note_error(
                 f"not finished after {self.settings.finish_timeout_s:g} s and ended; "
-                f"`selfdistill sync` builds it again from metrics.jsonl ({self.folder})"
+                f"what was written until then lies in {self.folder}"
             )
+        self._feed.tell_losses()
 
     def health(self) -> dict[str, int | str]:
         """`state`, and how many lines were accepted, dropped, and errors seen, so far."""

@@ -23,7 +23,7 @@ from selfdistill_cli.rewards.errors import ErrorPolicy
 from selfdistill_cli.rewards.guarded import GuardedReward
 from selfdistill_cli.tracking.metrics_file import MetricsFile
 from selfdistill_cli.tracking.settings import each_tracker
-from selfdistill_cli.tracking.sinks import finish_sinks, losses, open_sinks
+from selfdistill_cli.tracking.sinks import finish_sinks, open_sinks
 from selfdistill_cli.training.checkpoints import Checkpoints
 from selfdistill_cli.training.files import write_json
 from selfdistill_cli.training.initial import (
@@ -92,8 +92,6 @@ def _status(run: Run, directory: RunDirectory) -> Iterator[None]:
         raise
     finally:
         health = finish_sinks(run.sinks, status)
-        for line in losses(health):
-            run.display.message(line)
         # Where the disk is full the first error is the one to tell.
         with contextlib.suppress(*([RunError] if status == "failed" else [])):
             if run.world.is_first:

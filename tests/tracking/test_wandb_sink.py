@@ -213,7 +213,8 @@ def test_a_server_that_never_answers_costs_its_time_limits_and_no_more(tmp_path)
     assert times["worst_log"] < 0.05 + 0.5
     assert times["finished"] - times["logged"] < 3.0 + 5.0
     assert exit_s < 3.0 + 8.0, "leaving Python must not wait for wandb either"
-    assert err.count("W&B:") == 1
+    assert err.count("W&B:") == 2
+    assert f"in all {times['dropped']} lines dropped and {times['errors']} errors" in err
     assert "Traceback" not in err
     assert gone_within(helpers, 20)
 
@@ -268,7 +269,8 @@ def test_a_dead_worker_is_counted_and_never_raised(tmp_path):
         sink.log(step, {"a": 1.0})
     sink.finish("finished")
     assert sink.health()["dropped"] == 5
-    assert len(said) == 1
+    assert len(said) == 2
+    assert "in all 5 lines dropped" in said[1]
     assert "\n" not in said[0]
 
 
