@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from selfdistill_cli.tracking.settings import each_tracker
-from selfdistill_cli.tracking.sinks import ThreadSink, open_sinks
-from selfdistill_cli.tracking.worker_sink import WorkerSink
+from selfdistill_cli.tracking.sinks import OpenSink, open_sinks
 from selfdistill_cli.training.interrupts import Interrupts
 from selfdistill_cli.training.run_directory import RunDirectory
 from selfdistill_cli.training.settings import TrainSettings
@@ -14,7 +13,7 @@ from selfdistill_cli.training.settings import TrainSettings
 
 def open_copies(
     settings: TrainSettings, directory: RunDirectory, display: Any, interrupts: Interrupts
-) -> list[WorkerSink | ThreadSink]:
+) -> list[OpenSink]:
     """Open a sink for each tracker; the run's id for W&B is kept in run.json from here on."""
     if not each_tracker(settings.tracker):
         return []
