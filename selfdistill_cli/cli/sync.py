@@ -1,30 +1,40 @@
-"""`selfdistill sync RUN`: one gap-free W&B run from metrics.jsonl."""
+"""`selfdistill sync RUN`: one gap-free copy of a run elsewhere, from metrics.jsonl."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from selfdistill_cli.cli.arguments import names_and_keys
-from selfdistill_cli.core.errors import UserError
+from selfdistill_cli.core.errors import UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from selfdistill_cli.tracking.settings import CopySettings
 
 HELP = """\
-usage: selfdistill sync RUN [mode=offline | mode=online] [id=ID] [project=P] [entity=E] [group=G]
+usage: selfdistill sync RUN [tracker=wandb] [mode=offline | mode=online] [id=ID] [project=P]
+                        [entity=E] [group=G]
+       selfdistill sync RUN tracker=tensorboard | tracker=trackio
 
-Builds one W&B run from RUN/metrics.jsonl, which is the truth about a run: every step once,
-whatever was killed, continued or rewound. W&B itself cannot take a logged step back.
+Builds a copy of a run from RUN/metrics.jsonl, which is the truth about it: every step once,
+whatever was killed, continued or rewound, and whatever the copy missed while the run was going.
 
-  mode=offline   (default) files in RUN/wandb_rebuilt, to be uploaded with `wandb sync`
+  mode=offline   (default) W&B files in RUN/wandb_rebuilt, to be uploaded with `wandb sync`
   mode=online    sends it at once; needs a login
   id=ID          id of the new W&B run. Default: the run's own id if it was recorded offline, and
                  the own id with the ending -rebuilt if W&B's server knows the own one already
+  tracker=tensorboard, tracker=trackio
+                 writes the copy anew where the tracker itself keeps it
 
 examples:
   selfdistill sync gear-code-s0-1a2b3c
   selfdistill sync runs/long mode=online group=final
+  selfdistill sync runs/long tracker=tensorboard
 """
 
-KEYS = ("mode", "id", "project", "entity", "group")
+TRACKERS = ("wandb", "tensorboard", "trackio")
+OF_WANDB = ("mode", "id", "project", "entity", "group")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -32,40 +42,58 @@ def main(argv: Sequence[str]) -> int:
     if not argv or "-h" in argv or "--help" in argv:
         print(HELP, end="")
         return 0 if argv else UserError.exit_code
-    run, typed = parse(argv)
+    name, typed = parse(argv)
 
     import dataclasses
 
-    from selfdistill_cli.config.compose import compose
     from selfdistill_cli.config.resolved import load_resolved
     from selfdistill_cli.tracking.rebuild import FOLDER, rebuild
-    from selfdistill_cli.tracking.settings import WandbSettings
     from selfdistill_cli.training.run_directory import RunDirectory, find_run
 
-    path = find_run(run, "runs")
+    tracker = typed.get("tracker", "wandb")
+    path = find_run(name, "runs")
     directory = RunDirectory(path)
-    tracker = load_resolved(path / "config.yaml").tracker
-    if not isinstance(tracker, WandbSettings):
-        tracker = compose(["tracker=wandb"]).settings.tracker
-        assert isinstance(tracker, WandbSettings)
-    changes = {key: typed[key] for key in ("project", "entity", "group") if key in typed}
+    copy: Any = settings_for(tracker, load_resolved(path / "config.yaml").tracker)
+    copy.package.require("tracker")
     identity = directory.identity()
-    own = str(identity.get("wandb_id"))
-    run_id = typed.get("id") or (f"{own}-rebuilt" if tracker.mode == "online" else own)
-    mode = typed.get("mode", "offline")
-    count = rebuild(
-        path, dataclasses.replace(tracker, **changes), mode, identity, run_id,  # pyright: ignore
-        directory.config(), print,
-    )  # fmt: skip
-    print(f"{count} lines of {path / 'metrics.jsonl'} in the W&B run {run_id}")
-    if mode == "offline":
+    run_id = str(identity.get("wandb_id"))
+    if tracker == "wandb":
+        run_id = typed.get("id") or (f"{run_id}-rebuilt" if copy.mode == "online" else run_id)
+        changes = {key: typed[key] for key in ("project", "entity", "group") if key in typed}
+        copy = dataclasses.replace(copy, mode=typed.get("mode", "offline"), **changes)
+    else:
+        directory.hold()  # the run itself, if it is going, writes the same files
+    try:
+        count = rebuild(path, copy, identity, run_id, directory.described(), print)
+    finally:
+        directory.close()
+    what = f"the W&B run {run_id}" if tracker == "wandb" else f"the copy for {tracker}"
+    print(f"{count} lines of {path / 'metrics.jsonl'} in {what}")
+    if tracker == "wandb" and copy.mode == "offline":
         print(f"upload: wandb sync {path / FOLDER}/wandb/offline-run-*")
     return 0
 
 
+def settings_for(name: str, tracker: Any) -> CopySettings:
+    """The run's own settings of a kind of tracker, or those that the project ships."""
+    from selfdistill_cli.config.compose import compose
+    from selfdistill_cli.tracking.settings import each_tracker
+
+    shipped: Any = compose([f"tracker={name}"]).settings.tracker
+    own = (found for found in each_tracker(tracker).values() if type(found) is type(shipped))
+    return next(own, shipped)  # pyright: ignore
+
+
 def parse(argv: Sequence[str]) -> tuple[str, dict[str, str]]:
     """Return RUN and what was typed; raises UserError."""
-    runs, typed, _ = names_and_keys(argv, "sync", KEYS)
+    runs, typed, _ = names_and_keys(argv, "sync", ("tracker", *OF_WANDB))
+    tracker = typed.get("tracker", "wandb")
+    if tracker not in TRACKERS:
+        near = did_you_mean(tracker, TRACKERS)
+        raise UserError(f"tracker: got '{tracker}', expected {' or '.join(TRACKERS)}{near}")
+    for key in OF_WANDB:
+        if key in typed and tracker != "wandb":
+            raise UserError(f"{key}: is for tracker=wandb; {tracker} has no such argument")
     if typed.get("mode", "offline") not in ("offline", "online"):
         raise UserError(f"mode: got '{typed['mode']}', expected offline or online")
     if "id" in typed and not re.fullmatch(r"[\w.-]{1,64}", typed["id"]):

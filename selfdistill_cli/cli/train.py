@@ -10,7 +10,8 @@ from typing import Any
 
 from selfdistill_cli.cli.arguments import TrainArguments, parse
 from selfdistill_cli.cli.main import exit_code
-from selfdistill_cli.core.errors import ConfigError, Preempted
+from selfdistill_cli.core.errors import ConfigError, Preempted, UserError
+from selfdistill_cli.tracking.wandb_trial import current_trial
 
 
 def main(argv: Sequence[str]) -> int:
@@ -21,11 +22,21 @@ def main(argv: Sequence[str]) -> int:
 
         print(train_help(arguments.config_dir), end="")
         return 0
+    check_trial(arguments)
     if arguments.dry_run:
         return dry_run(arguments)
     if arguments.hydra_flags:
         return with_hydra(arguments)
     return train(arguments.words, arguments.config_dir, arguments.config_name)
+
+
+def check_trial(arguments: TrainArguments) -> None:
+    """Raise UserError if several runs would be one trial of a W&B sweep."""
+    if arguments.multirun and current_trial() is not None:
+        raise UserError(
+            "-m: W&B's agent started this command as one trial, with one id for one run; leave -m "
+            "out of the sweep's `command`, or sweep here without the agent"
+        )
 
 
 def train(words: Sequence[str], config_dir: str | None, config_name: str) -> int:

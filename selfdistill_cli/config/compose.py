@@ -20,11 +20,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from selfdistill_cli.config import catalog, overrides, provenance
 from selfdistill_cli.config.checked import build
-from selfdistill_cli.config.naming import default_name
+from selfdistill_cli.config.naming import default_name, name_of_trial
 from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.tracking.wandb_trial import current_trial
 from selfdistill_cli.training.settings import TrainSettings
 
 DERIVED_NAME = "method, env, seed and a hash of the configuration"
+OF_TRIAL = "the id of the trial that W&B's agent started"
 CHOSEN_ENV = "the choice of env"
 
 
@@ -65,12 +67,16 @@ def compose(
         settings: TrainSettings = build(container, TrainSettings)
     except ConfigError as error:
         raise ConfigError(provenance.with_files(str(error), origin)) from error
-    if settings.run.name is None:
+    name, trial = settings.run.name, current_trial()
+    if name is None:
         method = str(choices.get("method", getattr(settings.method, "name", "method")))
         name = default_name(settings, method, str(choices.get("env", "env")))
-        settings = dataclasses.replace(settings, run=dataclasses.replace(settings.run, name=name))
-        container["run"]["name"] = name
         origin["run.name"] = DERIVED_NAME
+    if trial is not None:
+        name = name_of_trial(name, settings.run.root, trial.run_id)
+        origin["run.name"] = OF_TRIAL
+    settings = dataclasses.replace(settings, run=dataclasses.replace(settings.run, name=name))
+    container["run"]["name"] = name
     return Composed(settings=settings, container=container, origins=origin, choices=choices)
 
 

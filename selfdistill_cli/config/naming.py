@@ -6,6 +6,7 @@ import fnmatch
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from selfdistill_cli.config.checked import plain
@@ -28,6 +29,16 @@ def default_name(settings: TrainSettings, method: str, env: str) -> str:
     digest = hashlib.sha256(text.encode()).hexdigest()[:6]
     words = [word.replace("/", "_") for word in (method, env)]
     return "-".join([*words, f"s{settings.seed}", digest])
+
+
+def name_of_trial(name: str, root: str, run_id: str) -> str:
+    """Return `<name>-<run_id>` for a trial of a W&B sweep, or the directory it has already.
+
+    W&B's agent starts a trial again with the same id: it must find its checkpoints, and be told
+    if its values are others now.
+    """
+    begun = sorted(path.parent.name for path in Path(root).glob(f"*-{run_id}/config.yaml"))
+    return begun[0] if begun else f"{name}-{run_id}"
 
 
 def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -13,14 +13,20 @@ from hydra.errors import HydraException
 from selfdistill_cli.config import catalog
 from selfdistill_cli.config.wording import show
 from selfdistill_cli.core.errors import ConfigError, did_you_mean
+from selfdistill_cli.tracking.wandb_trial import current_trial
 
 SHORTHANDS = {"env.sandbox": "env.sandbox.level"}
 """Keys that hold several settings, and the one of them that `KEY=WORD` means."""
 
 
 def written_out(word: str) -> str:
-    """Return `env.sandbox.level=process` for `env.sandbox=process`; other words as they are."""
+    """Return `env.sandbox.level=process` for `env.sandbox=process`; other words as they are.
+
+    In a trial of a W&B sweep `None` is null: its agent writes values as Python shows them.
+    """
     key, equals, value = word.partition("=")
+    if value == "None" and current_trial() is not None:
+        return f"{key}=null"
     if key in SHORTHANDS and equals and not value.startswith(("{", "$", "'{", '"{')):
         return f"{SHORTHANDS[key]}={value}"
     return word

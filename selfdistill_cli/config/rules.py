@@ -13,6 +13,7 @@ from typing import Any
 from selfdistill_cli.config.method_rules import METHOD_RULES, has_critic, is_active
 from selfdistill_cli.config.value_rules import VALUE_RULES, Rule
 from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.tracking.settings import each_tracker
 from selfdistill_cli.training.settings import TrainSettings
 
 
@@ -126,6 +127,17 @@ def turns_for_attempts(settings: TrainSettings) -> Iterator[str]:
         )
 
 
+def tracker_packages(settings: TrainSettings) -> Iterator[str]:
+    """A tracker whose package is missing is told before anything is started."""
+    for key, tracker in each_tracker(settings.tracker).items():
+        package = getattr(tracker, "package", None)
+        if package is not None:
+            try:
+                package.require(key)
+            except ConfigError as error:
+                yield str(error)
+
+
 def _plays(settings: TrainSettings) -> bool:
     return bool(getattr(getattr(settings.method, "source", None), "plays", True))
 
@@ -139,5 +151,6 @@ RULES: tuple[Rule, ...] = (
     something_to_learn,
     room_for_a_turn,
     turns_for_attempts,
+    tracker_packages,
     *METHOD_RULES,
 )

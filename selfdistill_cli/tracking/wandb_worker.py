@@ -1,21 +1,7 @@
-"""The process that holds wandb: reads orders from standard input, one JSON object per line.
-
-It runs apart from the trainer, so that no exit hook, signal handler, thread, console wrapper or
-crash of wandb reaches the run, and so that ending it is one signal. It is started as a file and
-imports nothing of this project. It outlives a killed trainer only to close the run.
-
-Orders: {"init": {...}}, {"step": n, "metrics": {...}}, {"finish": status}. Reports on standard
-output: {"event": "ready" | "refused" | "error" | "finished", "text": ...}.
-"""
+"""What Weights & Biases gets; runs in the process of `sink_worker.py`."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,58 +24,14 @@ QUIET = {
 Report = Callable[[str, str], None]
 
 
-def main() -> None:
-    """Obey orders until the last one, or until the trainer is gone."""
-    orders, report = _own_channels()
-    first = json.loads(orders.readline() or "{}").get("init")
-    if first is None:
-        return
-    _end_with(os.getppid(), first["finish_timeout_s"])
-    run = _start(first, report)
-    if run is None:
-        return
-    status = _record(run, orders, report, Path(first["run_dir"]) / "wandb" / "last_step")
-    if status == "preempted":
-        run.mark_preempting()
-    run.finish(exit_code=EXIT_CODES.get(status, 1))
-    report("finished", status)
-
-
-def _own_channels() -> tuple[Any, Report]:
-    """Take standard input and output away from wandb and its children."""
-    orders = os.fdopen(os.dup(0), "r", encoding="utf-8")
-    reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
-
-    def report(event: str, text: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the trainer is gone; the run is still closed
-            reports.write(json.dumps({"event": event, "text": text}) + "\n")
-            reports.flush()
-
-    return orders, report
-
-
-def _end_with(trainer: int, patience_s: float) -> None:
-    """End this process `patience_s` after the trainer, whatever wandb is waiting for."""
-
-    def watch() -> None:
-        while os.getppid() == trainer:
-            time.sleep(0.5)
-        time.sleep(patience_s)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _start(first: dict[str, Any], report: Report) -> Any:
+def start(first: dict[str, Any], report: Report) -> Copy | None:
     """Return a run, or None if W&B refused it. Without an answer it is recorded offline."""
     import wandb
     from wandb.errors import AuthenticationError, UsageError
 
+    copy = Copy(first, report)
     try:
-        run = _init(wandb, first, first["mode"])
+        run = _init(wandb, first, first["mode"], copy.stop)
     except (AuthenticationError, UsageError) as error:
         report("refused", _one_line(error))
         return None
@@ -97,53 +39,80 @@ def _start(first: dict[str, Any], report: Report) -> Any:
         if first["mode"] == "offline":
             raise
         wandb.teardown()  # forgets the half-made run, whose id is still in use
-        run = _init(wandb, first, "offline")
+        run = _init(wandb, first, "offline", copy.stop)
         report("error", f"{_one_line(error)}; this attempt is recorded offline")
     run.define_metric("step")
     run.define_metric("*", step_metric="step")
     report("ready", "" if run.offline else str(run.url))
-    return run
+    copy.open(run)
+    return copy
 
 
-def _init(wandb: Any, first: dict[str, Any], mode: str) -> Any:
+def _init(wandb: Any, first: dict[str, Any], mode: str, stop: Callable[[], None]) -> Any:
     known = getattr(wandb.Settings, "model_fields", QUIET)
-    settings = {name: value for name, value in QUIET.items() if name in known}
+    settings = {n: v for n, v in {**QUIET, "stop_fn": stop}.items() if n in known}
     return wandb.init(
         mode=mode,
-        dir=first["run_dir"],
+        dir=first["folder"],
         id=first["run_id"],
         name=first["run_name"],
         resume="allow",
         project=first["project"],
         entity=first["entity"],
         group=first["group"],
+        job_type=first["job_type"],
+        notes=first["notes"],
         tags=first["tags"],
         config=first["config"],
         settings=wandb.Settings(init_timeout=first["init_timeout_s"], **settings),
     )
 
 
-def _record(run: Any, orders: Any, report: Report, last_step: Path) -> str:
-    """Log until the order to finish; return the status, `failed` if the trainer vanished.
+class Copy:
+    """One attempt of a run in W&B.
 
     W&B drops a line whose internal step does not grow. After a resume from an earlier checkpoint
     our steps are smaller than what was logged before, so the internal step only ever grows, over
     all attempts; the charts use the field `step`.
     """
-    internal = max(_read_number(last_step), (getattr(run, "starting_step", 0) or 0) - 1)
-    for line in orders:
-        if not line.endswith("\n"):  # the trainer was killed while it wrote
-            break
-        order = json.loads(line)
-        if "finish" in order:
-            return order["finish"]
-        try:
-            internal = max(order["step"], internal + 1)
-            last_step.write_text(str(internal))
-            run.log({**order["metrics"], "step": order["step"]}, step=internal, commit=True)
-        except Exception as error:  # one line lost must not lose the others
-            report("error", _one_line(error))
-    return "failed"
+
+    def __init__(self, first: dict[str, Any], report: Report):
+        self.last_step = Path(first["folder"]) / "wandb" / "last_step"
+        self.report = report
+        self.stopped = False
+
+    def open(self, run: Any) -> None:
+        """Take over a run that W&B admitted."""
+        self.run = run
+        known_there = (getattr(run, "starting_step", 0) or 0) - 1
+        self.internal = max(_read_number(self.last_step), known_there)
+
+    def stop(self) -> None:
+        """Somebody pressed stop in W&B, or a sweep there has seen enough of this run."""
+        self.stopped = True
+        self.report("stop", "asks to stop: stopping after this step, with a checkpoint")
+
+    def log(self, step: int, metrics: dict[str, float], samples: list[dict[str, Any]]) -> None:
+        """One line; a table of samples stands on its own, since W&B's tables never change."""
+        self.internal = max(step, self.internal + 1)
+        self.last_step.write_text(str(self.internal))
+        row: dict[str, Any] = {**metrics, "step": step}
+        if samples:
+            row["samples"] = _table(samples)
+        self.run.log(row, step=self.internal, commit=True)
+
+    def finish(self, status: str) -> None:
+        """Close the run. One that was preempted is marked: a sweep's server gives it out again."""
+        if status == "preempted" and not self.stopped:
+            self.run.mark_preempting()
+        self.run.finish(exit_code=EXIT_CODES.get(status, 1))
+
+
+def _table(samples: list[dict[str, Any]]) -> Any:
+    import wandb
+
+    rows = [list(sample.values()) for sample in samples]
+    return wandb.Table(columns=list(samples[0]), data=rows, allow_mixed_types=True)
 
 
 def _read_number(path: Path) -> int:
@@ -156,7 +125,3 @@ def _read_number(path: Path) -> int:
 def _one_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0][:300]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -75,6 +75,10 @@ class Interrupts:
         finally:
             self._yields = False
 
+    def ask(self, message: str) -> None:
+        """Ask to stop after this step; from any thread, any number of times."""
+        self._request(message)
+
     def step_ended(self, seconds: float) -> None:
         """Ask to stop if another step as long as the longest one would pass the time limit."""
         self._longest_s = max(self._longest_s, seconds)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import fnmatch
-import importlib.metadata
 import json
 import os
-import platform
 import shlex
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,17 +17,18 @@ import yaml
 
 from selfdistill_cli.core.disk import writing
 from selfdistill_cli.core.errors import CheckpointError, ConfigError, UserError
+from selfdistill_cli.core.secrets import masked_words
 from selfdistill_cli.tracking.metrics_file import read
+from selfdistill_cli.tracking.wandb_trial import current_trial
 from selfdistill_cli.training.files import write_json, write_text
 from selfdistill_cli.training.settings import ResumeSettings
+from selfdistill_cli.training.surroundings import environment, git_state
 
 MAY_CHANGE = ("run.*", "checkpoint.*", "resume.*", "tracker.*", "launcher.*", "guards.*")
 """Keys that may differ on resume: they change no number that was already computed."""
 
 MOST_SHOWN = 8
 """Changed keys that are listed one by one."""
-
-PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "hydra-core", "omegaconf", "wandb")
 
 
 class RunDirectory:
@@ -57,7 +55,7 @@ class RunDirectory:
             )
         self._make()
         try:
-            self._acquire()
+            self.hold()
             if started:
                 self._compare(container, resume)
                 check_history(self.path, self.config())
@@ -75,7 +73,8 @@ class RunDirectory:
                 "expected a folder that can be written to"
             ) from error
 
-    def _acquire(self) -> None:
+    def hold(self) -> None:
+        """Keep other processes out until `close`; raises UserError if one is in there."""
         try:
             lock = (self.path / ".lock").open("a+")
         except OSError as error:
@@ -148,9 +147,15 @@ class RunDirectory:
         text = yaml.safe_dump(dict(container), sort_keys=False)
         write_text(logs / "config.yaml", text)
         write_text(self.path / "config.yaml", text)
-        write_text(self.path / "command.txt", shlex.join(sys.argv) + "\n")
-        write_text(self.path / "environment.txt", _environment())
-        write_text(self.path / "git.txt", _git_state())
+        write_text(self.path / "command.txt", shlex.join(masked_words(sys.argv)) + "\n")
+        write_text(self.path / "environment.txt", environment())
+        write_text(self.path / "git.txt", git_state())
+
+    def described(self) -> dict[str, Any]:
+        """The configuration, and under `recorded` lines of what stands beside it, for copies."""
+        places = [self.path / f"{name}.txt" for name in ("command", "environment", "git")]
+        texts = {p.stem: p.read_text(encoding="utf-8") for p in places if p.is_file()}
+        return {**self.config(), "recorded": {k: text.splitlines() for k, text in texts.items()}}
 
     def config(self) -> dict[str, Any]:
         """The current configuration, as nested mappings; raises CheckpointError."""
@@ -175,7 +180,9 @@ class RunDirectory:
             if not isinstance(found, dict):
                 raise _damaged(path, "found no JSON object", remedy)
             return found
-        return {"wandb_id": os.urandom(4).hex(), "status": "created"}
+        trial = current_trial()
+        own = os.urandom(4).hex() if trial is None else trial.run_id
+        return {"wandb_id": own, "status": "created"}
 
     def update_identity(self, **values: Any) -> None:
         """Change fields of run.json."""
@@ -247,28 +254,3 @@ def differences(before: Any, after: Any, prefix: str = "") -> list[tuple[str, An
             for row in differences(before.get(key), after.get(key), f"{prefix}{key}.")
         ]
     return [] if before == after else [(prefix.rstrip("."), before, after)]
-
-
-def _environment() -> str:
-    lines = [f"python {platform.python_version()}", f"platform {platform.platform()}"]
-    for name in PACKAGES:
-        try:
-            lines.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            lines.append(f"{name} not installed")
-    return "\n".join(lines) + "\n"
-
-
-def _git_state() -> str:
-    """Commit and changed files of the checkout that the command was given in, if there is one."""
-    try:
-        head = _git("rev-parse", "HEAD")
-        return f"commit {head}{_git('status', '--short')}"
-    except (OSError, subprocess.SubprocessError):
-        return "not in a git checkout\n"
-
-
-def _git(*arguments: str) -> str:
-    return subprocess.run(
-        ["git", *arguments], capture_output=True, text=True, check=True, timeout=10
-    ).stdout

@@ -14,7 +14,7 @@ from transformers.utils.logging import disable_progress_bar
 from selfdistill_cli.core.durations import seconds_of
 from selfdistill_cli.core.errors import Preempted, RunError
 from selfdistill_cli.core.parts import build_part
-from selfdistill_cli.core.protocols import Env, Reward, RolloutEngine, Sink
+from selfdistill_cli.core.protocols import Env, Reward, RolloutEngine
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.settings import ViewSettings
 from selfdistill_cli.methods.method import Method
@@ -22,7 +22,9 @@ from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.rewards.errors import ErrorPolicy
 from selfdistill_cli.rewards.guarded import GuardedReward
 from selfdistill_cli.tracking.metrics_file import MetricsFile
+from selfdistill_cli.tracking.sinks import finish_sinks
 from selfdistill_cli.training.checkpoints import Checkpoints
+from selfdistill_cli.training.copies import open_copies
 from selfdistill_cli.training.files import write_json
 from selfdistill_cli.training.initial import (
     check_same_weights,
@@ -89,12 +91,11 @@ def _status(run: Run, directory: RunDirectory) -> Iterator[None]:
         status = "preempted"
         raise
     finally:
-        for sink in run.sinks:
-            sink.finish(status)
+        health = finish_sinks(run.sinks, status)
         # Where the disk is full the first error is the one to tell.
         with contextlib.suppress(*([RunError] if status == "failed" else [])):
             if run.world.is_first:
-                directory.update_identity(status=status)
+                directory.update_identity(status=status, trackers=health)
 
 
 def prepare_process(num_threads: int) -> None:
@@ -202,7 +203,7 @@ def assemble(
         checkpoints=Checkpoints(directory.path / "checkpoints", settings.checkpoint),
         guards=settings.guards.build(display.message),
         metrics_file=MetricsFile(directory.path / "metrics.jsonl"),
-        sinks=_sinks(settings, directory, display) if world.is_first else [],
+        sinks=open_copies(settings, directory, display, interrupts) if world.is_first else [],
         display=display,
         interrupts=interrupts,
         world=world,
@@ -259,18 +260,6 @@ def build_workshop(
         with_hidden=reads_hidden(method),
         world=world or World(),
     )
-
-
-def _sinks(settings: TrainSettings, directory: RunDirectory, display: Any) -> list[Sink]:
-    if not settings.tracker.implementation:
-        return []
-    identity = directory.identity()
-    directory.update_identity(**identity)
-    name = directory.path.name
-    sink = settings.tracker.build(
-        directory.path, name, identity["wandb_id"], directory.config(), display.message
-    )
-    return [sink]
 
 
 def _introduction(run: Run, directory: RunDirectory) -> dict[str, Any]:

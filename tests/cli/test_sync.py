@@ -11,6 +11,7 @@ from wandb_files import contents
 from selfdistill_cli.cli import sync
 from selfdistill_cli.core.errors import UserError
 from selfdistill_cli.tracking.metrics_file import MetricsFile
+from selfdistill_cli.training.run_directory import RunDirectory
 
 SMALL = ["method=grpo", "run.num_threads=1", "batch.tasks_per_step=2", "method.group_size=2",
          "eval.every=0", "env.sandbox.workers=1", "run.name=a"]  # fmt: skip
@@ -38,6 +39,23 @@ def test_a_rewound_run_becomes_one_run_with_every_step_once(tmp_path):
     assert len(list(tmp_path.glob("runs/a/wandb_rebuilt/wandb/offline-run-*"))) == 1
 
 
+def test_the_copy_for_tensorboard_is_written_anew_unless_the_run_is_going(tmp_path, monkeypatch):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run(tmp_path, "train", *SMALL, "run.max_steps=2", "tracker=none")
+    monkeypatch.chdir(tmp_path)
+    directory = RunDirectory(tmp_path / "runs/a")
+    directory.hold()
+    with pytest.raises(UserError, match="in use by process"):
+        sync.main(["a", "tracker=tensorboard"])
+    directory.close()
+    for _ in range(2):
+        assert sync.main(["a", "tracker=tensorboard"]) == 0
+    found = accumulator.EventAccumulator(str(tmp_path / "runs/a/tensorboard"))
+    found.Reload()
+    assert [event.step for event in found.Scalars("reward/mean")] == [1, 2]
+    assert [event.step for event in found.Tensors("samples")] == [1]
+
+
 def test_a_run_without_lines_and_wrong_words_are_told(tmp_path):
     run(tmp_path, "train", *SMALL, "run.max_steps=1", "tracker=none")
     shutil.move(tmp_path / "runs/a/metrics.jsonl", tmp_path / "aside")
@@ -49,6 +67,8 @@ def test_a_run_without_lines_and_wrong_words_are_told(tmp_path):
         (["a", "mode=live"], "expected offline or online"),
         (["a", "id=a b"], "expected up to 64 letters"),
         (["a", "b"], "expected one RUN, got a, b"),
+        (["a", "tracker=tensorbord"], "did you mean 'tensorboard'"),
+        (["a", "tracker=trackio", "mode=online"], "mode: is for tracker=wandb"),
     ]:
         with pytest.raises(UserError, match=expected):
             sync.parse(words)

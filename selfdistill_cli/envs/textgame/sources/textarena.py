@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from selfdistill_cli.core.errors import ConfigError, did_you_mean
+from selfdistill_cli.core.packages import own_random, seeded
 from selfdistill_cli.core.types import Task
 from selfdistill_cli.envs.gymnasium.splits import tasks_by_seed
 from selfdistill_cli.envs.gymnasium.world import CommandDomain, CommandWorld
-from selfdistill_cli.envs.packages import TEXTARENA, own_random, seeded
+from selfdistill_cli.envs.packages import TEXTARENA
 from selfdistill_cli.envs.textgame.settings import TextGameSettings
 
 

@@ -13,12 +13,13 @@ from typing import Any
 
 from selfdistill_cli.core.disk import writing
 from selfdistill_cli.core.hints import HintKind
+from selfdistill_cli.core.packages import own_random, seeded
 from selfdistill_cli.core.types import Task
 from selfdistill_cli.envs.agents.actions import Action
 from selfdistill_cli.envs.files import cache_folder
 from selfdistill_cli.envs.gymnasium.splits import tasks_by_seed
 from selfdistill_cli.envs.gymnasium.world import CommandDomain, CommandWorld, done_by
-from selfdistill_cli.envs.packages import TEXTWORLD, own_random, seeded
+from selfdistill_cli.envs.packages import TEXTWORLD
 from selfdistill_cli.envs.textgame.settings import TextGameSettings
 
 IDLE = ("look", "inventory", "examine ")
