@@ -12,7 +12,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -42,12 +42,24 @@ class RunDirectory:
         self._lock: IO[str] | None = None
 
     def open(self, container: Mapping[str, Any], resume: ResumeSettings) -> None:
-        """Create or re-open the directory.
+        """Create or re-open the directory for an attempt.
 
         Raises ConfigError if resume.mode forbids it, if a key changed that may not change, or if
         another process holds the directory; CheckpointError if something in it was lost.
         """
-        started = (self.path / "config.yaml").is_file()
+        self._enter(container, resume, self._record)
+
+    def prepare(self, container: Mapping[str, Any], resume: ResumeSettings) -> None:
+        """The same for a run that another process will train: no attempt begins."""
+        self._enter(container, resume, self._record_config)
+
+    def _enter(
+        self,
+        container: Mapping[str, Any],
+        resume: ResumeSettings,
+        record: Callable[[Mapping[str, Any]], object],
+    ) -> None:
+        started = self._started()
         if resume.mode == "must" and not started:
             raise ConfigError(f"resume=must: there is no run to continue in {self.path}")
         if resume.mode == "never" and started:
@@ -61,10 +73,17 @@ class RunDirectory:
             if started:
                 self._compare(container, resume)
                 check_history(self.path, self.config())
-            self._record(container)
+            record(container)
         except BaseException:
             self.close()
             raise
+
+    def _started(self) -> bool:
+        """Whether there was an attempt; a run that was only prepared has nothing to compare."""
+        attempted = any((self.path / "logs").glob("attempt_*"))
+        return (self.path / "config.yaml").is_file() and (
+            attempted or (self.path / "metrics.jsonl").is_file()
+        )
 
     def _make(self) -> None:
         try:
@@ -145,12 +164,17 @@ class RunDirectory:
         logs = self.path / "logs" / f"attempt_{self.attempt}"
         with writing(logs):
             logs.mkdir()
-        text = yaml.safe_dump(dict(container), sort_keys=False)
-        write_text(logs / "config.yaml", text)
-        write_text(self.path / "config.yaml", text)
+        write_text(logs / "config.yaml", self._record_config(container))
+        environment = _environment()
+        write_text(logs / "environment.txt", environment)
+        write_text(self.path / "environment.txt", environment)
         write_text(self.path / "command.txt", shlex.join(sys.argv) + "\n")
-        write_text(self.path / "environment.txt", _environment())
         write_text(self.path / "git.txt", _git_state())
+
+    def _record_config(self, container: Mapping[str, Any]) -> str:
+        text = yaml.safe_dump(dict(container), sort_keys=False)
+        write_text(self.path / "config.yaml", text)
+        return text
 
     def config(self) -> dict[str, Any]:
         """The current configuration, as nested mappings; raises CheckpointError."""
@@ -256,7 +280,21 @@ def _environment() -> str:
             lines.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             lines.append(f"{name} not installed")
+    job = batch_job()
+    lines += [f"slurm {job}"] if job else []
     return "\n".join(lines) + "\n"
+
+
+def batch_job() -> str | None:
+    """`job 12, start 2 on n[1-2]` inside a job of Slurm, else None."""
+    known = os.environ
+    number = known.get("SLURM_JOB_ID")
+    if number is None:
+        return None
+    array, task = known.get("SLURM_ARRAY_JOB_ID"), known.get("SLURM_ARRAY_TASK_ID")
+    name = f"{array}_{task}" if array and task else number
+    start = int(known.get("SLURM_RESTART_COUNT") or 0) + 1
+    return f"job {name}, start {start} on {known.get('SLURM_JOB_NODELIST', 'unknown nodes')}"
 
 
 def _git_state() -> str:

@@ -1,0 +1,119 @@
+"""Jobs on a real Slurm: stopped by its signals, put back, continued, and equal in the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import running
+from cluster import Cluster, missing, running_cluster
+
+from selfdistill_cli.training.state_compare import compare_runs
+
+CHECKOUT = Path(__file__).parents[2]
+NO_CLUSTER = missing()
+pytestmark = pytest.mark.skipif(NO_CLUSTER is not None, reason=f"no Slurm here: {NO_CLUSTER}")
+
+STEPS = 40
+WORDS = [
+    "train", "method=grpo", *running.SMALL, "eval.every=0", "run.trajectories_every=1",
+    "checkpoint.every=100", "checkpoint.keep=9", f"run.max_steps={STEPS}",
+]  # fmt: skip
+JOB = ["launcher=slurm", "launcher.cpus_per_task=1", "launcher.time_limit=30m"]
+TOGETHER = 'launcher.setup=["export MASTER_ADDR=127.0.0.1 GLOO_SOCKET_IFNAME=lo"]'
+"""Node names of the test's cluster are in no one's address book."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture
+def home(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to train in, from which commands reach the cluster."""
+    for name in list(os.environ):
+        if name.startswith("SLURM_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
+    monkeypatch.setenv("PYTHONPATH", str(CHECKOUT))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    cluster.environment |= {"PYTHONPATH": str(CHECKOUT), "OMP_NUM_THREADS": "1"}
+    folder = tmp_path / "it's 100% odd"
+    folder.mkdir()
+    return folder
+
+
+def submitted(directory: Path) -> str:
+    """The job of a run."""
+    return json.loads((directory / "run.json").read_text())["slurm_job"]
+
+
+def wait_for_step(cluster: Cluster, job: str, directory: Path, step: int) -> None:
+    """Wait until a job has logged a step."""
+    end = time.monotonic() + 200
+    while running.last_step(directory) < step:
+        assert time.monotonic() < end, output(directory)
+        assert cluster.job(job)["JobState"] in ("PENDING", "CONFIGURING", "RUNNING"), output(
+            directory
+        )
+        time.sleep(0.1)
+
+
+def output(directory: Path) -> str:
+    """Everything that the jobs of a run said."""
+    return "\n".join(path.read_text() for path in sorted((directory / "logs").glob("*.out")))
+
+
+def newest(directory: Path) -> int:
+    """Step of the newest checkpoint."""
+    return int(os.readlink(directory / "checkpoints" / "latest").removeprefix("step_"))
+
+
+def test_a_job_is_stopped_put_back_cancelled_submitted_again_and_equals_a_straight_run(
+    home: Path, cluster: Cluster, tmp_path: Path
+) -> None:
+    running.run(home, *WORDS, "run.name=straight")
+    directory = home / "runs/job"
+    said = running.run(home, *WORDS, *JOB, "run.name=job")
+    job = submitted(directory)
+    assert f"submitted job {job}" in said
+
+    wait_for_step(cluster, job, directory, 2)
+    assert f"job {job} of runs/job is running" in running.run(home, *WORDS, *JOB, "run.name=job")
+    assert submitted(directory) == job
+    cluster.call("scancel", "--signal=USR1", job)  # what Slurm sends before the time limit
+    cluster.start_again(job)
+    first = newest(directory)
+    assert first < STEPS
+
+    wait_for_step(cluster, job, directory, first + 2)
+    cluster.call("scancel", job)
+    ended = cluster.wait_for(job, "CANCELLED")
+    second = newest(directory)
+    assert first < second < STEPS
+    assert ended["Restarts"] == "1"
+    assert "stopped with a checkpoint" in output(directory)
+    assert "not put back into the queue" in output(directory)
+
+    script = directory.resolve() / "slurm.sbatch"
+    again = cluster.call("sbatch", "--parsable", str(script), folder=tmp_path).strip()
+    assert cluster.wait_for(again, "COMPLETED")["ExitCode"] == "0:0"
+    assert not any(compare_runs(home / "runs/straight", directory, STEPS).values())
+    starts = [
+        (directory / f"logs/attempt_{n}/environment.txt").read_text().splitlines()[-1]
+        for n in (1, 2, 3)
+    ]
+    assert starts == [
+        f"slurm job {job}, start 1 on n1",
+        f"slurm job {job}, start 2 on n1",
+        f"slurm job {again}, start 1 on n1",
+    ]
+    assert f"slurm: job {job}, start 2 on n1" in output(directory)
