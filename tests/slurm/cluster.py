@@ -25,6 +25,8 @@ LIMIT_S = 60
 """How long a daemon may take to start or to stop on a busy machine."""
 KILL_WAIT_S = 30
 """Between SIGTERM and SIGKILL, as it is on most clusters."""
+REVOKED_S = 3
+"""A node refuses a job that comes back in the second in which it was put back."""
 
 CONFIGURATION = """\
 ClusterName=selfdistill
@@ -148,8 +150,9 @@ class Cluster:
         return known
 
     def start_again(self, job: str) -> None:
-        """Let a job that was put back start now, and not after the two minutes that it waits."""
+        """Let a job that was put back start soon, and not after the two minutes that it waits."""
         self.wait_for(job, "PENDING")
+        time.sleep(REVOKED_S)
         self.call("scontrol", "update", f"JobId={job}", "StartTime=now")
 
 

@@ -117,3 +117,21 @@ def test_a_job_is_stopped_put_back_cancelled_submitted_again_and_equals_a_straig
         f"slurm job {again}, start 1 on n1",
     ]
     assert f"slurm: job {job}, start 2 on n1" in output(directory)
+
+
+def test_two_nodes_stop_together_and_equal_two_local_ranks(home: Path, cluster: Cluster) -> None:
+    words = [word for word in WORDS if not word.startswith("run.max_steps")]
+    steps = 10
+    words += [f"run.max_steps={steps}"]
+    running.run(home, *words, "run.name=local", "launcher=local", "launcher.num_processes=2")
+    directory = home / "runs/job"
+    running.run(home, *words, *JOB, "launcher.nodes=2", TOGETHER, "run.name=job")
+    job = submitted(directory)
+    wait_for_step(cluster, job, directory, 2)
+    cluster.call("scancel", "--signal=USR1", job)
+    cluster.start_again(job)
+    assert 2 <= newest(directory) < steps
+    assert cluster.wait_for(job, "COMPLETED", "FAILED")["ExitCode"] == "0:0", output(directory)
+    assert not any(compare_runs(home / "runs/local", directory, steps).values())
+    assert f"slurm: job {job}, start 2 on n[1-2]" in output(directory)
+    assert (directory / "ranks/rank_1.log").is_file()
