@@ -1,11 +1,10 @@
 """One rank of a job: `python -m selfdistill_cli.cli.worker JOB LAUNCHER`, started by a launcher.
 
 JOB is a JSON file with the command line that was given and the resolved configuration. LAUNCHER
-says who started the rank, and so who tells it which one it is and when to stop:
+says who started the rank, and so who stops it and tells its end:
 
-* `local`: RANK and its like are set; standard input ends when the launcher is gone; the launcher
-  tells why a rank ended.
-* `slurm`: a task of srun, which says its number; Slurm signals it; nobody tells its end for it.
+* `local`: standard input ends when the launcher is gone; the launcher tells why a rank ended.
+* `slurm`: Slurm signals the rank, from its first moment on; each rank tells its own end.
 """
 
 from __future__ import annotations
@@ -25,17 +24,10 @@ def main(job: Path, launcher: str) -> int:
     """Train as the rank that the environment names; return the exit code."""
     if launcher == "slurm":
         hold_back()  # before anything slow: a request that comes now is heard in the first step
-        return exit_code(lambda: _slurm(job))
+        return exit_code(lambda: _train(job))
     assert launcher == "local", launcher
     threading.Thread(target=_stop_with_launcher, daemon=True).start()
     return exit_code(lambda: _local(job))
-
-
-def _slurm(job: Path) -> int:
-    from selfdistill_cli.launching.slurm import adopt_rank
-
-    adopt_rank()
-    return _train(job)
 
 
 def _local(job: Path) -> int:

@@ -66,7 +66,7 @@ class SlurmSettings(Settings):
     """GPUs of each machine, with a kind if need be (a100:4); null asks for none."""
     memory: str | int | None
     """Memory of each machine, such as 64G (a bare number is MB); null leaves it to the cluster."""
-    time_limit: str | float | None
+    time_limit: str | int | None
     """How long one start may take: 3h50m, or as Slurm writes it, 1-12:00:00; null is the
     partition's limit."""
     signal_before_s: int

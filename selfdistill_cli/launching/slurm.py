@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -146,19 +145,6 @@ def job_state(job_id: str) -> str | None:
         )
     states = [line.strip() for line in done.stdout.splitlines()]
     return next((state for state in states if state and state not in ENDED), None)
-
-
-def adopt_rank() -> None:
-    """Say in torch's words which rank this task of srun is. Raises ConfigError outside of srun."""
-    known = os.environ
-    words = {
-        "RANK": "SLURM_PROCID", "LOCAL_RANK": "SLURM_LOCALID", "WORLD_SIZE": "SLURM_NTASKS",
-        "LOCAL_WORLD_SIZE": "SLURM_NTASKS_PER_NODE",
-    }  # fmt: skip
-    missing = [name for name in words.values() if name not in known]
-    if missing:
-        raise ConfigError(f"{', '.join(missing)} is not set: this is no task of srun")
-    known.update({own: known[name] for own, name in words.items()})
 
 
 def _call(*words: str) -> subprocess.CompletedProcess[str]:

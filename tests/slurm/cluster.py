@@ -190,6 +190,7 @@ if __name__ == "__main__":
     reason = missing()
     if reason is not None:
         sys.exit(reason)
-    with running_cluster(Path(sys.argv[1]).resolve()) as own, contextlib.suppress(KeyboardInterrupt):
+    with running_cluster(Path(sys.argv[1]).resolve()) as own:
         print(f"export SLURM_CONF={own.environment['SLURM_CONF']}", flush=True)
-        signal.pause()
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
