@@ -25,6 +25,8 @@ LIMIT_S = 60
 """How long a daemon may take to start or to stop on a busy machine."""
 KILL_WAIT_S = 30
 """Between SIGTERM and SIGKILL, as it is on most clusters."""
+OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
+"""States of a job that will not run again."""
 REVOKED_S = 3
 """A node refuses a job that comes back in the second in which it was put back."""
 
@@ -145,7 +147,8 @@ class Cluster:
         """Wait until a job is in one of the states. Raises AssertionError."""
         end = time.monotonic() + seconds
         while (known := self.job(job))["JobState"] not in states:
-            assert time.monotonic() < end, f"job {job} is {known['JobState']}, expected {states}"
+            waits = time.monotonic() < end and known["JobState"] not in OVER
+            assert waits, f"job {job} is {known['JobState']}, expected {states}"
             time.sleep(0.2)
         return known
 

@@ -164,14 +164,15 @@ def test_the_signal_before_the_time_limit_and_the_limit_itself(
     assert "DUE TO TIME LIMIT" in output(directory)
     assert "back into the queue" in output(directory)
     assert newest(directory) >= 1
+    cluster.call("scancel", job)
 
 
 @pytest.mark.slow
 def test_an_array_of_prepared_jobs(home: Path, cluster: Cluster) -> None:
     words = [word for word in WORDS if not word.startswith("run.max_steps")] + ["run.max_steps=12"]
-    runs = [home / f"runs/{seed}" for seed in range(4)]
+    runs = [home / f"runs/r{seed}" for seed in range(4)]
     for seed in range(4):
-        own = [*words, *JOB, "launcher.submit=false", f"seed={seed}", f"run.name={seed}"]
+        own = [*words, *JOB, "launcher.submit=false", f"seed={seed}", f"run.name=r{seed}"]
         running.run(home, *own)
     running.run(home, *words, "seed=3", "run.name=straight")
     submit = (
@@ -193,7 +194,7 @@ def test_an_array_of_prepared_jobs(home: Path, cluster: Cluster) -> None:
     array = done.stdout.strip()
     assert submitted(runs[3]) == f"{array}_3"
     wait_for_step(cluster, f"{array}_3", runs[3], 2)
-    assert "nothing was submitted" in running.run(home, "resume", "runs/3")
+    assert "nothing was submitted" in running.run(home, "resume", "runs/r3")
     cluster.call("scancel", "--signal=USR1", f"{array}_3")
     cluster.start_again(f"{array}_3")
     for k, run in enumerate(runs):
@@ -229,7 +230,7 @@ def test_scripts_that_people_submit(home: Path, cluster: Cluster) -> None:
     assert f"sbatch {own}" in said
 
     lines = [
-        f"{sys.executable} -m selfdistill_cli train run.name={k} run.max_steps=1 {' '.join(words)}"
+        f"{sys.executable} -m selfdistill_cli train run.name=r{k} run.max_steps=1 {' '.join(words)}"
         for k in range(2)
     ]
     (home / "runs.txt").write_text("\n".join(lines) + "\n")
@@ -239,5 +240,5 @@ def test_scripts_that_people_submit(home: Path, cluster: Cluster) -> None:
     ).strip()  # fmt: skip
     for k in range(2):
         cluster.wait_for(f"{array}_{k}", "COMPLETED")
-        assert running.last_step(home / f"runs/{k}") == 1
+        assert running.last_step(home / f"runs/r{k}") == 1
     assert cluster.wait_for(f"{array}_2", "FAILED")["ExitCode"] == "2:0"
