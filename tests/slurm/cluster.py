@@ -25,6 +25,7 @@ LIMIT_S = 60
 """How long a daemon may take to start or to stop on a busy machine."""
 KILL_WAIT_S = 30
 """Between SIGTERM and SIGKILL, as it is on most clusters."""
+STOPS = (signal.SIGINT, signal.SIGTERM)
 OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
 """States of a job that will not run again."""
 REVOKED_S = 3
@@ -57,7 +58,11 @@ SlurmdLogFile={folder}/slurmd_%n.log
 SlurmdSpoolDir={folder}/spool_%n
 NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[1]} CPUs=2 RealMemory=1000
 NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2 RealMemory=1000
-PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=main Nodes=n1,n2 Default=YES PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=grace Nodes=n1,n2 PriorityTier=1 PreemptMode=CANCEL GraceTime=60
+PartitionName=urgent Nodes=n1,n2 PriorityTier=2
 """
 
 
@@ -195,5 +200,5 @@ if __name__ == "__main__":
         sys.exit(reason)
     with running_cluster(Path(sys.argv[1]).resolve()) as own:
         print(f"export SLURM_CONF={own.environment['SLURM_CONF']}", flush=True)
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.pause()
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        signal.sigwait(STOPS)

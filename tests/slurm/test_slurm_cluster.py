@@ -168,6 +168,40 @@ def test_the_signal_before_the_time_limit_and_the_limit_itself(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("partition", ["main", "grace"])
+def test_a_preempted_job_keeps_its_steps_and_comes_back(
+    home: Path, cluster: Cluster, partition: str
+) -> None:
+    """Put back by Slurm itself in one partition, and by its own script in the other."""
+    place = [f"launcher.partition={partition}", "run.name=job", "run.max_steps=5000"]
+    running.run(home, *WORDS, *JOB, *place)
+    directory = home / "runs/job"
+    job = submitted(directory)
+    wait_for_step(cluster, job, directory, 2)
+    urgent = ["--partition=urgent", "--nodes=2", "--ntasks=2", "--cpus-per-task=2"]
+    cluster.call("sbatch", *urgent, "--output=/dev/null", "--wrap=sleep 1", folder=home)
+    assert cluster.wait_for(job, "PENDING")["Restarts"] == "1"
+    cluster.call("scancel", job)
+    cluster.wait_for(job, "CANCELLED")
+    assert 2 <= newest(directory) == running.last_step(directory)
+    assert ("back into the queue" in output(directory)) == (partition == "grace")
+
+
+@pytest.mark.slow
+def test_a_job_that_fails_is_not_put_back(home: Path, cluster: Cluster) -> None:
+    words = [*WORDS, *JOB, "run.name=job", "checkpoint.every=1"]
+    running.run(home, *words, "run.max_steps=1")
+    directory = home / "runs/job"
+    cluster.wait_for(submitted(directory), "COMPLETED")
+    weights = directory / "checkpoints/step_000001/policy/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    running.run(home, "resume", "runs/job", "run.max_steps=3")
+    ended = cluster.wait_for(submitted(directory), "FAILED")
+    assert (ended["ExitCode"], ended["Restarts"], ended["Requeue"]) == ("2:0", "0", "1")
+    assert "no whole checkpoint is left" in output(directory)
+
+
+@pytest.mark.slow
 def test_an_array_of_prepared_jobs(home: Path, cluster: Cluster) -> None:
     words = [word for word in WORDS if not word.startswith("run.max_steps")] + ["run.max_steps=12"]
     runs = [home / f"runs/r{seed}" for seed in range(4)]
