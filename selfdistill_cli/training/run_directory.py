@@ -5,12 +5,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import fnmatch
-import importlib.metadata
 import json
 import os
-import platform
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,14 +20,13 @@ from selfdistill_cli.core.errors import CheckpointError, ConfigError, UserError
 from selfdistill_cli.tracking.metrics_file import read
 from selfdistill_cli.training.files import write_json, write_text
 from selfdistill_cli.training.settings import ResumeSettings
+from selfdistill_cli.training.surroundings import environment_text, git_state
 
 MAY_CHANGE = ("run.*", "checkpoint.*", "resume.*", "tracker.*", "launcher.*", "guards.*")
 """Keys that may differ on resume: they change no number that was already computed."""
 
 MOST_SHOWN = 8
 """Changed keys that are listed one by one."""
-
-PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "hydra-core", "omegaconf", "wandb")
 
 
 class RunDirectory:
@@ -165,11 +161,11 @@ class RunDirectory:
         with writing(logs):
             logs.mkdir()
         write_text(logs / "config.yaml", self._record_config(container))
-        environment = _environment()
+        environment = environment_text()
         write_text(logs / "environment.txt", environment)
         write_text(self.path / "environment.txt", environment)
         write_text(self.path / "command.txt", shlex.join(sys.argv) + "\n")
-        write_text(self.path / "git.txt", _git_state())
+        write_text(self.path / "git.txt", git_state())
 
     def _record_config(self, container: Mapping[str, Any]) -> str:
         text = yaml.safe_dump(dict(container), sort_keys=False)
@@ -271,42 +267,3 @@ def differences(before: Any, after: Any, prefix: str = "") -> list[tuple[str, An
             for row in differences(before.get(key), after.get(key), f"{prefix}{key}.")
         ]
     return [] if before == after else [(prefix.rstrip("."), before, after)]
-
-
-def _environment() -> str:
-    lines = [f"python {platform.python_version()}", f"platform {platform.platform()}"]
-    for name in PACKAGES:
-        try:
-            lines.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            lines.append(f"{name} not installed")
-    job = batch_job()
-    lines += [f"slurm {job}"] if job else []
-    return "\n".join(lines) + "\n"
-
-
-def batch_job() -> str | None:
-    """`job 12, start 2 on n[1-2]` inside a job of Slurm, else None."""
-    known = os.environ
-    number = known.get("SLURM_JOB_ID")
-    if number is None:
-        return None
-    array, task = known.get("SLURM_ARRAY_JOB_ID"), known.get("SLURM_ARRAY_TASK_ID")
-    name = f"{array}_{task}" if array and task else number
-    start = int(known.get("SLURM_RESTART_COUNT") or 0) + 1
-    return f"job {name}, start {start} on {known.get('SLURM_JOB_NODELIST', 'unknown nodes')}"
-
-
-def _git_state() -> str:
-    """Commit and changed files of the checkout that the command was given in, if there is one."""
-    try:
-        head = _git("rev-parse", "HEAD")
-        return f"commit {head}{_git('status', '--short')}"
-    except (OSError, subprocess.SubprocessError):
-        return "not in a git checkout\n"
-
-
-def _git(*arguments: str) -> str:
-    return subprocess.run(
-        ["git", *arguments], capture_output=True, text=True, check=True, timeout=10
-    ).stdout

@@ -35,9 +35,10 @@ from selfdistill_cli.training.interrupts import Interrupts, is_unattended
 from selfdistill_cli.training.judge import reads_hidden
 from selfdistill_cli.training.loop import train
 from selfdistill_cli.training.run import Run
-from selfdistill_cli.training.run_directory import RunDirectory, batch_job
+from selfdistill_cli.training.run_directory import RunDirectory
 from selfdistill_cli.training.settings import TrainSettings
 from selfdistill_cli.training.summary import summarize_run
+from selfdistill_cli.training.surroundings import batch_job
 from selfdistill_cli.training.teachers import build_models, build_scorers, build_slow_copy
 from selfdistill_cli.training.workshop import TrainingWorkshop
 from selfdistill_cli.training.world import World
