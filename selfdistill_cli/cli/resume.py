@@ -19,6 +19,7 @@ examples:
   selfdistill resume gear-code-s0-1a2b3c
   selfdistill resume runs/long run.max_steps=500
   selfdistill resume runs/long resume.step=40        go back; later checkpoints are set aside
+  selfdistill resume runs/job launcher=inline        a job of Slurm goes on in this process
 """
 
 
@@ -41,7 +42,8 @@ def main(argv: Sequence[str]) -> int:
     catalog.extend_import_path(config_dir)
     container = read_container(directory / "config.yaml")
     container["resume"] = {**container["resume"], "mode": "must", "step": None, "allow": []}
-    container = changed(container, words)  # after it: going back is asked for at every call
+    # After it: going back is asked for at every call.
+    container = changed(container, words, config_dir)
     container["run"] |= {"root": str(directory.parent), "name": directory.name}
     settings = checked(container, directory / "config.yaml")
     rules.check(settings)

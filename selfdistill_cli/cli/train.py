@@ -51,8 +51,13 @@ def train(words: Sequence[str], config_dir: str | None, config_name: str) -> int
 
 def launch(settings: Any, container: Mapping[str, Any]) -> int:
     """Hand a checked run to its launcher; return the exit code. Raises errors of core.errors."""
+    from selfdistill_cli.config.data_rules import problems_with_files
     from selfdistill_cli.tracking.progress import make_display
 
+    if getattr(settings.launcher, "starts_later", False):
+        found = problems_with_files(settings)
+        if found:
+            raise ConfigError("\n".join(found))
     display = make_display(settings.run.max_steps, sys.stdout, None)
     return settings.launcher.build().launch(settings, container, display)
 

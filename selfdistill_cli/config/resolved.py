@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra.core.override_parser.types import Override
 
 from selfdistill_cli.config import overrides
 from selfdistill_cli.config.checked import build
+from selfdistill_cli.config.compose import compose
 from selfdistill_cli.core.errors import ConfigError, DataError, did_you_mean
 from selfdistill_cli.training.settings import TrainSettings
 
@@ -45,9 +47,12 @@ def checked(container: Mapping[str, Any], path: Path) -> TrainSettings:
         raise ConfigError(f"{path} does not fit this version of selfdistill:\n{error}") from error
 
 
-def changed(container: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+def changed(
+    container: Mapping[str, Any], words: Sequence[str], config_dir: str | None = None
+) -> dict[str, Any]:
     """A copy in which the words `KEY=VALUE` replaced values of keys that exist.
 
+    `GROUP=OPTION`, such as launcher=inline, replaces a whole group by the option's own values.
     Raises ConfigError for a word that cannot be read and for a key that does not exist.
     """
     result = deepcopy(dict(container))
@@ -59,9 +64,16 @@ def changed(container: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any
         holder = result
         for name in groups:
             holder = _entry(holder, name, key)
-        _entry(holder, last, key)
-        holder[last] = override.value()
+        is_group = isinstance(_entry(holder, last, key), dict) and not groups
+        is_option = is_group and isinstance(override.value(), str)
+        holder[last] = _option(override, config_dir) if is_option else override.value()
     return result
+
+
+def _option(override: Override, config_dir: str | None) -> Any:
+    """What an option of a group says by itself."""
+    composed = compose([str(override.input_line)], config_dir)
+    return composed.container[override.key_or_group]
 
 
 def _entry(holder: Any, name: str, key: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -16,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from selfdistill_cli.core.errors import ConfigError, Preempted, RunError, UserError
+from selfdistill_cli.launching.jobs import write_job
 from selfdistill_cli.launching.ranks import LOST, is_one_of_several
 from selfdistill_cli.launching.settings import LocalSettings
 from selfdistill_cli.training.settings import TrainSettings
@@ -46,7 +46,7 @@ class Local:
         display.close()
         with tempfile.TemporaryDirectory(prefix="selfdistill_") as folder:
             job = Path(folder) / "job.json"
-            job.write_text(json.dumps({"argv": sys.argv, "container": container}))
+            write_job(job, container)
             ranks = Ranks(self.settings.num_processes, job)
             logs = Path(settings.run.root) / str(settings.run.name) / "ranks"
             return ranks.watch(logs)
@@ -70,7 +70,7 @@ class Ranks:
         early = None if rank == 0 else self._early(rank).open("wb")
         try:
             return subprocess.Popen(
-                [sys.executable, "-m", "selfdistill_cli.cli.worker", str(job)],
+                [sys.executable, "-m", "selfdistill_cli.cli.worker", str(job), "local"],
                 env={**defaults, **os.environ, **own},
                 stdin=subprocess.PIPE,  # closed by our end, whatever it is: the rank then stops
                 stdout=early,

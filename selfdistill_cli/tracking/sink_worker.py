@@ -18,6 +18,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -31,6 +32,8 @@ Report = Callable[[str, str], None]
 
 def main() -> None:
     """Obey orders until the last one, or until the trainer is gone."""
+    for number in (signal.SIGTERM, signal.SIGUSR1):  # Slurm may send them to all processes of a run
+        signal.signal(number, signal.SIG_IGN)
     orders, report = own_channels()
     first = json.loads(orders.readline() or "{}").get("init")
     if first is None:

@@ -6,7 +6,9 @@ once. A step that does not end within the grace is given up where that costs not
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -21,11 +23,25 @@ class GivenUp(BaseException):
     """The grace ended inside a step. No Exception: a part that catches those must not eat it."""
 
 
+def is_unattended() -> bool:
+    """Whether this is a job of Slurm without a terminal: it signals more than once, as a habit."""
+    return "SLURM_JOB_ID" in os.environ and not (sys.stdin and sys.stdin.isatty())
+
+
+def hold_back() -> None:
+    """Let requests that come before training wait for it, instead of ending the process.
+
+    For this thread and those that it starts; `Interrupts` lets them in.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS)
+
+
 class Interrupts:
     """Context in which the first request sets `requested` and a second one kills.
 
     `stop_after_s` counts from the start of the process's training; the run stops before the first
     step that would probably not end in time. `grace_s` counts from the request, None = no limit.
+    Without `insisting` a second signal is no person who insists, and changes nothing.
     """
 
     def __init__(
@@ -33,9 +49,11 @@ class Interrupts:
         announce: Callable[[str], None],
         stop_after_s: float | None = None,
         grace_s: float | None = None,
+        insisting: bool = True,
     ):
         self.announce = announce
         self.grace_s = grace_s
+        self.insisting = insisting
         self.requested = False
         self._start = time.monotonic()
         self._end = None if stop_after_s is None else self._start + stop_after_s
@@ -51,6 +69,7 @@ class Interrupts:
             self._previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._alarm)
         if self._end is not None:
             signal.setitimer(signal.ITIMER_REAL, max(0.001, self._end - time.monotonic()))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS)  # what `hold_back` kept comes now
         return self
 
     def __exit__(
@@ -87,8 +106,9 @@ class Interrupts:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if not self.requested:
-            self._request("stopping after this step, with a checkpoint (again: stop at once)")
-        elif number != signal.SIGUSR1:  # a warning may come twice; a person who insists is obeyed
+            again = " (again: stop at once)" if self.insisting else ""
+            self._request(f"stopping after this step, with a checkpoint{again}")
+        elif self.insisting and number != signal.SIGUSR1:  # a warning may come twice
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
 

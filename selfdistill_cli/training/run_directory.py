@@ -9,7 +9,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,7 +22,7 @@ from selfdistill_cli.tracking.metrics_file import read
 from selfdistill_cli.tracking.wandb_trial import current_trial
 from selfdistill_cli.training.files import write_json, write_text
 from selfdistill_cli.training.settings import ResumeSettings
-from selfdistill_cli.training.surroundings import environment, git_state
+from selfdistill_cli.training.surroundings import environment_text, git_state
 
 MAY_CHANGE = ("run.*", "checkpoint.*", "resume.*", "tracker.*", "launcher.*", "guards.*")
 """Keys that may differ on resume: they change no number that was already computed."""
@@ -40,12 +40,24 @@ class RunDirectory:
         self._lock: IO[str] | None = None
 
     def open(self, container: Mapping[str, Any], resume: ResumeSettings) -> None:
-        """Create or re-open the directory.
+        """Create or re-open the directory for an attempt.
 
         Raises ConfigError if resume.mode forbids it, if a key changed that may not change, or if
         another process holds the directory; CheckpointError if something in it was lost.
         """
-        started = (self.path / "config.yaml").is_file()
+        self._enter(container, resume, self._record)
+
+    def prepare(self, container: Mapping[str, Any], resume: ResumeSettings) -> None:
+        """The same for a run that another process will train: no attempt begins."""
+        self._enter(container, resume, self._record_config)
+
+    def _enter(
+        self,
+        container: Mapping[str, Any],
+        resume: ResumeSettings,
+        record: Callable[[Mapping[str, Any]], object],
+    ) -> None:
+        started = self._started()
         if resume.mode == "must" and not started:
             raise ConfigError(f"resume=must: there is no run to continue in {self.path}")
         if resume.mode == "never" and started:
@@ -59,10 +71,17 @@ class RunDirectory:
             if started:
                 self._compare(container, resume)
                 check_history(self.path, self.config())
-            self._record(container)
+            record(container)
         except BaseException:
             self.close()
             raise
+
+    def _started(self) -> bool:
+        """Whether there was an attempt; a run that was only prepared has nothing to compare."""
+        attempted = any((self.path / "logs").glob("attempt_*"))
+        return (self.path / "config.yaml").is_file() and (
+            attempted or (self.path / "metrics.jsonl").is_file()
+        )
 
     def _make(self) -> None:
         try:
@@ -144,11 +163,11 @@ class RunDirectory:
         logs = self.path / "logs" / f"attempt_{self.attempt}"
         with writing(logs):
             logs.mkdir()
-        text = yaml.safe_dump(dict(container), sort_keys=False)
-        write_text(logs / "config.yaml", text)
-        write_text(self.path / "config.yaml", text)
+        write_text(logs / "config.yaml", self._record_config(container))
+        environment = environment_text()
+        write_text(logs / "environment.txt", environment)
+        write_text(self.path / "environment.txt", environment)
         write_text(self.path / "command.txt", shlex.join(masked_words(sys.argv)) + "\n")
-        write_text(self.path / "environment.txt", environment())
         write_text(self.path / "git.txt", git_state())
 
     def described(self) -> dict[str, Any]:
@@ -156,6 +175,11 @@ class RunDirectory:
         places = [self.path / f"{name}.txt" for name in ("command", "environment", "git")]
         texts = {p.stem: p.read_text(encoding="utf-8") for p in places if p.is_file()}
         return {**self.config(), "recorded": {k: text.splitlines() for k, text in texts.items()}}
+
+    def _record_config(self, container: Mapping[str, Any]) -> str:
+        text = yaml.safe_dump(dict(container), sort_keys=False)
+        write_text(self.path / "config.yaml", text)
+        return text
 
     def config(self) -> dict[str, Any]:
         """The current configuration, as nested mappings; raises CheckpointError."""

@@ -33,13 +33,14 @@ from selfdistill_cli.training.initial import (
     policy_folder,
     weights_fingerprint,
 )
-from selfdistill_cli.training.interrupts import Interrupts
+from selfdistill_cli.training.interrupts import Interrupts, is_unattended
 from selfdistill_cli.training.judge import reads_hidden
 from selfdistill_cli.training.loop import train
 from selfdistill_cli.training.run import Run
 from selfdistill_cli.training.run_directory import RunDirectory
 from selfdistill_cli.training.settings import TrainSettings
 from selfdistill_cli.training.summary import summarize_run
+from selfdistill_cli.training.surroundings import batch_job
 from selfdistill_cli.training.teachers import build_models, build_scorers, build_slow_copy
 from selfdistill_cli.training.workshop import TrainingWorkshop
 from selfdistill_cli.training.world import World
@@ -117,7 +118,8 @@ def _interrupts(settings: TrainSettings, display: Any, alone: bool) -> Interrupt
     if run.grace is not None and not alone:
         display.message("run.grace is for one process: with several, a step always ends")
     limits = (run.stop_after, run.grace if alone else None)
-    return Interrupts(display.message, *(None if x is None else seconds_of(x) for x in limits))
+    seconds = (None if x is None else seconds_of(x) for x in limits)
+    return Interrupts(display.message, *seconds, insisting=not is_unattended())
 
 
 @contextlib.contextmanager
@@ -273,5 +275,6 @@ def _introduction(run: Run, directory: RunDirectory) -> dict[str, Any]:
         "parameters": num_parameters,
         "device": str(run.engine.device),
         **({"ranks": run.world.size} if run.world.size > 1 else {}),
+        **({"slurm": job} if (job := batch_job()) else {}),
         "total_steps": run.settings.run.max_steps,
     }

@@ -1,4 +1,4 @@
-"""Where a run ran: packages, machine, git. No variable of the environment is recorded."""
+"""Where an attempt ran: versions, machine, the checkout, the job of a cluster."""
 
 from __future__ import annotations
 
@@ -16,15 +16,28 @@ PACKAGES = (
 GIB = 1 << 30
 
 
-def environment() -> str:
-    """Python, packages and machine, one a line."""
+def environment_text() -> str:
+    """Python, packages, machine and, inside one, the job of Slurm; a line each."""
     lines = [f"python {platform.python_version()}", f"platform {platform.platform()}"]
     for name in PACKAGES:
         try:
             lines.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             lines.append(f"{name} not installed")
-    return "\n".join([*lines, *_hardware()]) + "\n"
+    job = batch_job()
+    return "\n".join([*lines, *_hardware(), *([f"slurm {job}"] if job else [])]) + "\n"
+
+
+def batch_job() -> str | None:
+    """`job 12, start 2 on n[1-2]` inside a job of Slurm, else None."""
+    known = os.environ
+    number = known.get("SLURM_JOB_ID")
+    if number is None:
+        return None
+    array, task = known.get("SLURM_ARRAY_JOB_ID"), known.get("SLURM_ARRAY_TASK_ID")
+    name = f"{array}_{task}" if array and task else number
+    start = int(known.get("SLURM_RESTART_COUNT") or 0) + 1
+    return f"job {name}, start {start} on {known.get('SLURM_JOB_NODELIST', 'unknown nodes')}"
 
 
 def git_state() -> str:

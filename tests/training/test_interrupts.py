@@ -8,7 +8,13 @@ import time
 
 import pytest
 
-from selfdistill_cli.training.interrupts import GivenUp, Interrupts
+from selfdistill_cli.training.interrupts import (
+    REQUESTS,
+    GivenUp,
+    Interrupts,
+    hold_back,
+    is_unattended,
+)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
@@ -75,3 +81,32 @@ def test_a_time_limit_inside_a_long_step_starts_the_grace():
             time.sleep(30)
         assert interrupts.requested
     assert said == ["run.stop_after is over: stopping after this step, with a checkpoint"]
+
+
+def test_a_job_of_slurm_bears_a_second_sigterm(monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    assert is_unattended()
+    said = []
+    with Interrupts(said.append, insisting=False) as interrupts:
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert interrupts.requested
+    assert said == ["stopping after this step, with a checkpoint"]
+    monkeypatch.delenv("SLURM_JOB_ID")
+    assert not is_unattended()
+
+
+def test_what_comes_before_training_is_heard_when_it_begins():
+    before = signal.getsignal(signal.SIGTERM)
+    said = []
+    try:
+        hold_back()
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert said == []
+        with Interrupts(said.append, insisting=False) as interrupts:
+            assert interrupts.requested
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS)
+    assert len(said) == 1
+    assert signal.getsignal(signal.SIGTERM) is before

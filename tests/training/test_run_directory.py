@@ -170,3 +170,31 @@ def test_a_file_that_cannot_be_written_is_named_and_the_old_one_stays(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert directory.identity()["status"] == "running"
     assert [path.name for path in (tmp_path / "r").iterdir() if "partial" in path.name] == []
+
+
+def test_a_prepared_run_has_no_attempt_and_contradicts_nothing(tmp_path):
+    directory = RunDirectory(tmp_path / "r")
+    for lr, mode in ((1.0, "auto"), (2.0, "never")):
+        directory.prepare({"optim": {"lr": lr}}, dataclasses.replace(AUTO, mode=mode))
+        directory.close()
+    assert directory.config() == {"optim": {"lr": 2.0}}
+    with pytest.raises(ConfigError, match="there is no run to continue"):
+        directory.prepare({}, dataclasses.replace(AUTO, mode="must"))
+    directory.open({"optim": {"lr": 2.0}}, dataclasses.replace(AUTO, mode="never"))
+    directory.close()
+    assert directory.attempt == 1
+    with pytest.raises(ConfigError, match="started with another configuration"):
+        directory.prepare({"optim": {"lr": 3.0}}, AUTO)
+    assert directory.config() == {"optim": {"lr": 2.0}}
+
+
+def test_an_attempt_says_which_job_it_was(tmp_path, monkeypatch):
+    directory = RunDirectory(tmp_path / "r")
+    job = {"JOB_ID": "7", "ARRAY_JOB_ID": "5", "ARRAY_TASK_ID": "1", "JOB_NODELIST": "n[1-2]",
+           "RESTART_COUNT": "2"}  # fmt: skip
+    for name, value in job.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    directory.open({}, AUTO)
+    directory.close()
+    said = (tmp_path / "r/logs/attempt_1/environment.txt").read_text().splitlines()
+    assert said[-1] == "slurm job 5_1, start 3 on n[1-2]"

@@ -41,6 +41,9 @@ class Zygote:
 
     def __init__(self, control: socket.socket, config: dict[str, Any]) -> None:
         """Load what children need and prove that a child can be confined; raises OSError."""
+        # Slurm may send what is meant for the run to all its processes, programs at work included.
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
         self.control, self.config = control, config
         self.pid = os.getpid()
         self.number, self.child, self.handle = 0, 0, -1

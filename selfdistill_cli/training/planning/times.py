@@ -46,7 +46,8 @@ def step_time(
             "step in its metrics.jsonl"
         )
     laps = {phase: _median(lines, f"time/{phase}_s") for phase in PHASES}
-    own_ranks = int(getattr(before.launcher, "num_processes", 1))
+    launcher: Any = before.launcher
+    own_ranks = getattr(launcher, "nodes", 1) * getattr(launcher, "num_processes", 1)
     scale = work(settings) / ranks / (work(before) / own_ranks)
     phases = {phase: seconds * scale for phase, seconds in laps.items()}
     return StepTime(
