@@ -32,7 +32,7 @@ def main(job: Path) -> int:
 
         settings: TrainSettings = build(given["container"], TrainSettings)
         display = make_display(settings.run.max_steps, sys.stdout, None)
-        inline = InlineSettings(timeout_s=settings.launcher.timeout_s)  # pyright: ignore
+        inline = InlineSettings(timeout_s=settings.launcher.timeout_s, jobs=None)  # pyright: ignore
         try:
             return Inline(inline).launch(settings, given["container"], display)
         except LostRank:

@@ -20,9 +20,12 @@ class InlineSettings(Settings):
 
     timeout_s: float
     """Seconds that ranks wait for each other before the run ends, naming the late one."""
+    jobs: int | None
+    """Cells of a sweep that run at once; null: as many as cores and GPUs carry."""
 
     def __post_init__(self) -> None:
         in_range(self, 1, inf, "timeout_s")
+        in_range(self, 1, 10**6, "jobs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +38,10 @@ class LocalSettings(Settings):
     """Ranks to start: one per GPU, or a few on a CPU."""
     timeout_s: float
     """Seconds that ranks wait for each other before the run ends, naming the late one."""
+    jobs: int | None
+    """Cells of a sweep that run at once; null: as many as cores and GPUs carry."""
 
     def __post_init__(self) -> None:
         in_range(self, 1, 1024, "num_processes")
         in_range(self, 1, inf, "timeout_s")
+        in_range(self, 1, 10**6, "jobs")

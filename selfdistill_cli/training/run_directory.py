@@ -24,7 +24,9 @@ from selfdistill_cli.tracking.metrics_file import read
 from selfdistill_cli.training.files import write_json, write_text
 from selfdistill_cli.training.settings import ResumeSettings
 
-MAY_CHANGE = ("run.*", "checkpoint.*", "resume.*", "tracker.*", "launcher.*", "guards.*")
+MAY_CHANGE = (
+    "run.*", "checkpoint.*", "resume.*", "tracker.*", "launcher.*", "guards.*", "sweep.*",
+)  # fmt: skip
 """Keys that may differ on resume: they change no number that was already computed."""
 
 MOST_SHOWN = 8
