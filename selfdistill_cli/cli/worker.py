@@ -20,7 +20,7 @@ def main(job: Path) -> int:
     """Train as the rank that the environment names; return the exit code."""
     given = json.loads(job.read_text())
     sys.argv = given["argv"]  # what command.txt records
-    threading.Thread(target=_stop_with_launcher, daemon=True).start()
+    threading.Thread(target=stop_with_launcher, daemon=True).start()
 
     def train() -> int:
         from selfdistill_cli.config.checked import build
@@ -41,7 +41,7 @@ def main(job: Path) -> int:
     return exit_code(train)
 
 
-def _stop_with_launcher() -> None:
+def stop_with_launcher() -> None:
     """Ask for an orderly stop when the launcher is gone: standard input ends then."""
     os.read(sys.stdin.fileno(), 1)
     os.kill(os.getpid(), signal.SIGTERM)

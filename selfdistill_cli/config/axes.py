@@ -65,10 +65,12 @@ class Space:
     @property
     def fixed(self) -> dict[str, str]:
         """Words with one value, `key: text`; a deleted one, `~key`, has the text ''."""
+        words = [word for word in self.typed if not word.is_sweep_override()]
         return {
-            word.get_key_element(): "" if word.value_type is None else word.get_value_element_as_str()
-            for word in self.typed
-            if not word.is_sweep_override()
+            word.get_key_element(): (
+                "" if word.value_type is None else word.get_value_element_as_str()
+            )
+            for word in words
         }
 
     def filled(self, values: Mapping[str, Override]) -> list[Override]:

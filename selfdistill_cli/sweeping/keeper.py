@@ -6,7 +6,7 @@ behind, and records how it ended. So a sweep may be killed at any moment, and a 
 signals, start processes of its own, or speak without end. Standard library only: it starts in a
 few hundredths of a second.
 
-Standard input: its end is a request to stop. SIGTERM: the same; a second one ends the cell at once.
+Standard input: its end is a request to stop. SIGTERM: the same. SIGUSR2: end the cell at once.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ class Keeper:
         self.log = BoundedLog(Path(order["log"]), int(order["log_limit"]))
         self.log.write(order["heading"].encode())
         self.said = b""
-        self.requests = 0
+        self.requested = False
+        self.at_once = False
         self.asked_at: float | None = None
         self.start = time.monotonic()
-        signal.signal(signal.SIGTERM, self._receive)
+        for number in (signal.SIGTERM, signal.SIGUSR2):
+            signal.signal(number, self._receive)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         _adopt_orphans()
         self.job = subprocess.Popen(
             order["command"],
-            env=order["env"],
             stdin=subprocess.PIPE,  # closed by our end, whatever it is: the cell then stops
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -58,7 +59,8 @@ class Keeper:
         )
 
     def _receive(self, number: int, frame: object) -> None:
-        self.requests += 1
+        self.requested = True
+        self.at_once = self.at_once or number == signal.SIGUSR2
 
     def watch(self) -> dict[str, Any]:
         """Wait for the end; return what came of it."""
@@ -96,7 +98,7 @@ class Keeper:
             if not data:
                 ready.unregister(stream)
             if stream is sys.stdin:
-                self.requests = max(self.requests, 1)
+                self.requested = True
                 continue
             self.log.write(data)
             if stream is self.job.stderr:
@@ -104,14 +106,14 @@ class Keeper:
         return bool(events)
 
     def _hurry(self) -> None:
-        """Ask the cell to stop once; end it when it was asked twice or takes too long."""
-        if self.requests and self.asked_at is None:
+        """Ask the cell to stop, once; end it when it takes too long, or nobody waits for it."""
+        if self.requested and self.asked_at is None:
             self.asked_at = time.monotonic()
             _send(self.job.pid, signal.SIGTERM)
         late = self.asked_at is not None and (
             time.monotonic() > self.asked_at + self.order["grace_s"]
         )
-        if late or self.requests > 1:
+        if late or self.at_once:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.job.pid, signal.SIGKILL)
 
@@ -120,6 +122,9 @@ class Keeper:
 
         The cell is not reaped yet, so its process group cannot be another one by now.
         """
+        if not Path("/proc/self/stat").exists():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.job.pid, signal.SIGKILL)
         gentle = time.monotonic() + LEFTOVERS_S
         last = gentle + END_S
         number = signal.SIGTERM
@@ -128,7 +133,7 @@ class Keeper:
             orphans = [pid for pid in _children() if pid != self.job.pid]
             if not orphans and not group:
                 return
-            if time.monotonic() > gentle or self.requests > 1:
+            if time.monotonic() > gentle or self.at_once:
                 number = signal.SIGKILL
             if group:
                 with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -26,7 +26,7 @@ class SweepSettings(Settings):
     direction: Literal["maximize", "minimize"]
     """Whether more of the metric is better."""
     on_failure: Literal["continue", "fail_fast", "retry"]
-    """After a failed cell: go on with the others, stop the sweep, or start it `retries` times more."""
+    """After a failed cell: go on with the others, stop the sweep, or start it again."""
     retries: int
     """Further starts of a failed cell under on_failure=retry."""
     grace_s: float
@@ -40,7 +40,9 @@ class SweepSettings(Settings):
         in_range(self, 0.01, inf, "log_limit_mb")
         if self.name is not None and not NAME.fullmatch(self.name):
             raise FieldError(
-                "name", f"'{self.name}'", "up to 100 letters, digits and -_.+@, not starting with -.+@"
+                "name",
+                f"'{self.name}'",
+                "up to 100 letters, digits and -_.+@, the first a letter, a digit or _",
             )
 
 

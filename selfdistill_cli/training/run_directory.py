@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import fnmatch
 import importlib.metadata
 import json
@@ -19,7 +17,8 @@ from typing import IO, Any
 import yaml
 
 from selfdistill_cli.core.disk import writing
-from selfdistill_cli.core.errors import CheckpointError, ConfigError, UserError
+from selfdistill_cli.core.errors import CheckpointError, ConfigError
+from selfdistill_cli.core.locks import acquire
 from selfdistill_cli.tracking.metrics_file import read
 from selfdistill_cli.training.files import write_json, write_text
 from selfdistill_cli.training.settings import ResumeSettings
@@ -59,7 +58,7 @@ class RunDirectory:
             )
         self._make()
         try:
-            self._acquire()
+            self._lock = acquire(self.path / ".lock", "run.name")
             if started:
                 self._compare(container, resume)
                 check_history(self.path, self.config())
@@ -76,34 +75,6 @@ class RunDirectory:
                 f"run.root: the run directory {self.path} cannot be made: {error.strerror}; "
                 "expected a folder that can be written to"
             ) from error
-
-    def _acquire(self) -> None:
-        try:
-            lock = (self.path / ".lock").open("a+")
-        except OSError as error:
-            raise ConfigError(
-                f"{self.path / '.lock'} cannot be opened: {error.strerror}; expected a file that "
-                "may be written; delete it if no process uses the run, or choose another run.name"
-            ) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise ConfigError(
-                    f"{self.path / '.lock'} cannot be locked: {error.strerror}; choose a run.root "
-                    "on a file system with locks"
-                ) from error
-            lock.seek(0)
-            raise UserError(
-                f"{self.path} is in use by process {lock.read().strip() or 'unknown'}; "
-                "wait for it, or choose another run.name"
-            ) from error
-        self._lock = lock
-        with writing(self.path / ".lock"):
-            lock.seek(0)
-            lock.truncate()
-            lock.write(str(os.getpid()))
-            lock.flush()
 
     def close(self) -> None:
         """Give the directory back."""
