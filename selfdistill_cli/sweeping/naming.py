@@ -48,11 +48,9 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
     parts = {key: [safe(p) for p in re.split(r"[./@+~]", key) if p] for key in keys}
     found: dict[str, str] = {}
     for key, own in parts.items():
-        for count in range(1, len(own) + 1):
-            others = (other[-count:] for k, other in parts.items() if k != key)
-            if own[-count:] not in others:
-                break
-        found[key] = ".".join(own[-count:])
+        others = [other for k, other in parts.items() if k != key]
+        needed = (n for n in range(1, len(own)) if all(o[-n:] != own[-n:] for o in others))
+        found[key] = ".".join(own[-next(needed, len(own)) :])
     return found
 
 

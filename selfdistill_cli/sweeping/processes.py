@@ -76,11 +76,14 @@ class Starter(Protocol):
 
 
 class LocalStarter:
-    """Processes on this machine."""
+    """Processes on this machine, each `python -m MODULE JOB`."""
 
-    def __init__(self, folder: Path, settings: SweepSettings):
+    def __init__(
+        self, folder: Path, settings: SweepSettings, module: str = "selfdistill_cli.cli.cell"
+    ):
         self.folder = folder
         self.settings = settings
+        self.module = module
 
     def start(self, cell: Cell, environment: Mapping[str, str]) -> Running:
         """Start a keeper, which starts the cell."""
@@ -107,7 +110,7 @@ class LocalStarter:
 
     def _order(self, cell: Cell, paths: Paths, lock: int) -> dict[str, Any]:
         return {
-            "command": [sys.executable, "-m", "selfdistill_cli.cli.cell", str(paths.job)],
+            "command": [sys.executable, "-m", self.module, str(paths.job)],
             "attempt": cell.attempt,
             "heading": f"--- attempt {cell.attempt}, {time.strftime('%Y-%m-%d %H:%M:%S')}\n",
             "log": cell.log,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TextIO
 
 from selfdistill_cli.analysis.ledger import Ledger
 from selfdistill_cli.config import catalog
@@ -17,7 +16,7 @@ from selfdistill_cli.sweeping import table
 from selfdistill_cli.sweeping.display import make_display
 from selfdistill_cli.sweeping.engine import Engine
 from selfdistill_cli.sweeping.folder import SWEEPS, Command, SweepFolder, open_folder
-from selfdistill_cli.sweeping.processes import LocalStarter
+from selfdistill_cli.sweeping.processes import LocalStarter, Starter
 from selfdistill_cli.sweeping.proposals import Proposer
 from selfdistill_cli.sweeping.settings import SweepSettings
 from selfdistill_cli.sweeping.slots import num_cores, slots_for, visible_gpus
@@ -25,18 +24,22 @@ from selfdistill_cli.sweeping.slots import num_cores, slots_for, visible_gpus
 PLAN_SHOWN = 30
 
 
-def sweep(command: Command, retried: Sequence[str] | None = None, out: TextIO | None = None) -> int:
+def sweep(
+    command: Command,
+    retried: Sequence[str] = (),
+    starter: Callable[[Path, SweepSettings], Starter] = LocalStarter,
+) -> int:
     """Run what a command with -m asks for, or what is left of it. Returns the exit code.
 
-    `retried` are names of ended cells that are started again. Raises errors of core.errors.
+    `retried` are names of ended cells that are started again; `starter` makes what starts cells.
+    Raises errors of core.errors.
     """
-    stream = out or sys.stdout
     space, cells, made = planned(command)
     folder = open_folder(command, space, made.settings)
     try:
-        for name in retried or ():
+        for name in retried:
             folder.change(name, status="pending", error=None)
-        return _run(folder, space, cells, made, stream)
+        return _run(folder, space, cells, made, starter)
     finally:
         folder.close()
 
@@ -52,7 +55,11 @@ def planned(command: Command) -> tuple[Space, Cells, Made]:
 
 
 def _run(
-    folder: SweepFolder, space: Space, cells: Cells, made: Made, stream: TextIO
+    folder: SweepFolder,
+    space: Space,
+    cells: Cells,
+    made: Made,
+    starter: Callable[[Path, SweepSettings], Starter],
 ) -> int:
     settings = made.settings.sweep
     assert isinstance(settings, SweepSettings)
@@ -60,18 +67,18 @@ def _run(
     folder.enter(proposer.planned())
     slots = slots_for(made.settings, num_cores(), visible_gpus())
     for line in _introduction(folder, slots.count, slots.note):
-        print(line, file=stream, flush=True)
-    display = make_display(stream, settings)
+        print(line, flush=True)
+    display = make_display(sys.stdout, settings)
     engine = Engine(
         folder=folder, settings=settings, make=cells.make, proposer=proposer,
-        starter=LocalStarter(folder.path, settings), slots=slots, display=display,
+        starter=starter(folder.path, settings), slots=slots, display=display,
     )  # fmt: skip
     try:
         code = engine.run()
     finally:
         display.close()
     for line in closing(folder, code):
-        print(line, file=stream, flush=True)
+        print(line, flush=True)
     return code
 
 
