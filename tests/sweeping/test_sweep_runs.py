@@ -1,4 +1,4 @@
-"""Whole sweeps of runs that train, killed at a random moment: ledger, errors, logs and W&B files."""
+"""Whole sweeps of runs that train, killed at a random moment: ledger, errors, logs, W&B files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL = (
 TROUBLE = {
     "late": ({"env": {"trouble": "late"}}, "failed", "env.trouble: got 'late', expected tasks"),
     "kill": ({"env": {"trouble": "kill"}}, "failed", "killed by signal 9 (SIGKILL)"),
-    "diverges": ({"optim": {"lr": 1e38}}, "nan", "finite"),
+    "diverges": ({"optim": {"lr": 1e30, "weight_decay": 1e30}}, "nan", "not finite"),
 }
 """What goes wrong under an experiment, the status, and what is said of it."""
 
