@@ -109,7 +109,7 @@ def test_retry_after_the_cause_was_mended(tmp_path: Path) -> None:
     own = [word for word in SMALL if not word.startswith(("env=", "tracker="))]
     words = [*own, "tracker=none", "env.data=a.jsonl,b.jsonl", "launcher.jobs=1"]
     said = selfdistill(tmp_path, "train", "-m", *words, "sweep.name=s", expect=1)
-    assert said.count("failed: env.data: ") == 2 * 2  # as it happens, and in the list at the end
+    assert said.count("failed: ") == 2 * 2  # as it happens, and in the list at the end
     problem = {"prompt": "Write inc(x).", "entry_point": "inc"}
     lines = [
         {**problem, "task_id": f"c/{i}", "calls": [{"args": [i], "expected": i + 1}]}
