@@ -105,21 +105,22 @@ def test_killed_sweep_of_twelve(tmp_path: Path) -> None:
 
 
 def test_retry_after_the_cause_was_mended(tmp_path: Path) -> None:
-    """By name; the other one stays failed, and the run is the one that its command names."""
+    """By name; the other one stays invalid, and the run is the one that its command names."""
     own = [word for word in SMALL if not word.startswith(("env=", "tracker="))]
     words = [*own, "tracker=none", "env.data=a.jsonl,b.jsonl", "launcher.jobs=1"]
     said = selfdistill(tmp_path, "train", "-m", *words, "sweep.name=s", expect=1)
-    assert said.count("failed: ") == 2 * 2  # as it happens, and in the list at the end
+    assert said.count("invalid: env.data: got '") == 2 * 2  # as it happens, and at the end
+    assert "sweep retry runs/multirun/s invalid" in said
     problem = {"prompt": "Write inc(x).", "entry_point": "inc"}
     lines = [
         {**problem, "task_id": f"c/{i}", "calls": [{"args": [i], "expected": i + 1}]}
         for i in range(40)
     ]
     (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    assert statuses(tmp_path) == {"data_a.jsonl": "failed", "data_b.jsonl": "failed"}
+    assert statuses(tmp_path) == {"data_a.jsonl": "invalid", "data_b.jsonl": "invalid"}
     said = selfdistill(tmp_path, "sweep", "retry", "s", "data_a.jsonl", expect=1)
-    assert said.count("started (attempt 2)") == 1
-    assert statuses(tmp_path) == {"data_a.jsonl": "done", "data_b.jsonl": "failed"}
+    assert said.count(" started") == 1
+    assert statuses(tmp_path) == {"data_a.jsonl": "done", "data_b.jsonl": "invalid"}
     command = (only_sweep(tmp_path) / "data_a.jsonl/command.txt").read_text()
     assert "env.data=a.jsonl" in command
     assert command.endswith("run.root=runs/multirun/s run.name=data_a.jsonl\n")
