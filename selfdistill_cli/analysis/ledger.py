@@ -8,8 +8,8 @@ last line that a crash cut off is left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -98,6 +98,13 @@ class Ledger:
         assert not unknown, f"no fields of a cell: {unknown}"
         self._mend()
         append_line(self.path, json.dumps({"name": name, **changed}))
+
+    def extend(self, cells: Iterable[Cell]) -> None:
+        """Write new cells, all of them or none; raises RunError."""
+        lines = [json.dumps(asdict(cell)) for cell in cells]
+        if lines:
+            self._mend()
+            append_line(self.path, "\n".join(lines))
 
     def _mend(self) -> None:
         """End a line that a crash cut off, so that the next one stands alone."""

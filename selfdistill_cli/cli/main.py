@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "train": "train a policy, or continue a run that was stopped",
     "resume": "continue a run from its directory, or go back to one of its checkpoints",
     "checkpoints": "list, verify and prune the checkpoints of a run",
+    "sweep": "watch, continue, retry or cancel the runs of train -m",
     "verify-resume": "prove with your configuration that a killed run continues exactly",
     "sync": "build one gap-free copy of a run for W&B, TensorBoard or Trackio",
     "eval": "measure a checkpoint of a run on a panel of tasks, with an interval",
@@ -43,7 +44,7 @@ examples:
   selfdistill train                                  the embedded model, method=gear, env=code
   selfdistill train method=grpo run.max_steps=20     another method, fewer steps
   selfdistill train method=ppo --dry-run             show every value and where it comes from
-  selfdistill train -m method=gear,grpo seed=0,1,2   six runs, one after another
+  selfdistill train -m method=gear,grpo seed=0,1,2   six runs, as many at once as fit
   selfdistill resume RUN                             a run that was stopped goes on
   selfdistill verify-resume method=gear              is resuming exact, byte for byte?
   selfdistill eval RUN split=test                    a finished run on held-out tasks

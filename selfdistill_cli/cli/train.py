@@ -25,6 +25,8 @@ def main(argv: Sequence[str]) -> int:
     check_trial(arguments)
     if arguments.dry_run:
         return dry_run(arguments)
+    if arguments.multirun and not runs_with_hydra(arguments):
+        return multirun(arguments)
     if arguments.hydra_flags:
         return with_hydra(arguments)
     return train(arguments.words, arguments.config_dir, arguments.config_name)
@@ -83,6 +85,34 @@ def dry_run(arguments: TrainArguments) -> int:
     if found:
         raise ConfigError("\n".join(found))
     return 0
+
+
+HYDRAS_OWN = ("hydra/sweeper", "hydra/launcher", "hydra.sweeper", "hydra.launcher", "hydra.sweep.")
+"""Beginnings of words by which a sweeper or launcher of Hydra is asked for."""
+
+
+def runs_with_hydra(arguments: TrainArguments) -> bool:
+    """Whether Hydra's own sweeper is meant, by its name or by another flag beside -m."""
+    others = [flag for flag in arguments.hydra_flags if flag not in ("-m", "--multirun")]
+    return bool(others) or any(word.lstrip("+~").startswith(HYDRAS_OWN) for word in arguments.words)
+
+
+def multirun(arguments: TrainArguments) -> int:
+    """Every combination of the swept values, each in a process of its own (docs/sweeps.md).
+
+    Not by a plug-in of Hydra: it takes those from a package `hydra_plugins` alone, composes the
+    configuration twice before it asks one, and has exit codes and tracebacks of its own.
+    """
+    from selfdistill_cli.sweeping.folder import Command
+    from selfdistill_cli.sweeping.start import sweep
+
+    return sweep(
+        Command(
+            words=tuple(arguments.words),
+            config_dir=arguments.config_dir,
+            config_name=arguments.config_name,
+        )
+    )
 
 
 def with_hydra(arguments: TrainArguments) -> int:

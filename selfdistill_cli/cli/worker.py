@@ -26,7 +26,7 @@ def main(job: Path, launcher: str) -> int:
         hold_back()  # before anything slow: a request that comes now is heard in the first step
         return exit_code(lambda: _train(job))
     assert launcher == "local", launcher
-    threading.Thread(target=_stop_with_launcher, daemon=True).start()
+    threading.Thread(target=stop_with_launcher, daemon=True).start()
     return exit_code(lambda: _local(job))
 
 
@@ -50,11 +50,11 @@ def _train(job: Path) -> int:
     sys.argv, container = read_job(job)  # what command.txt records
     settings: TrainSettings = build(container, TrainSettings)
     display = make_display(settings.run.max_steps, sys.stdout, None)
-    inline = InlineSettings(timeout_s=settings.launcher.timeout_s)  # pyright: ignore
+    inline = InlineSettings(timeout_s=settings.launcher.timeout_s, jobs=None)  # pyright: ignore
     return Inline(inline).launch(settings, container, display)
 
 
-def _stop_with_launcher() -> None:
+def stop_with_launcher() -> None:
     """Ask for an orderly stop when the launcher is gone: standard input ends then."""
     os.read(sys.stdin.fileno(), 1)
     os.kill(os.getpid(), signal.SIGTERM)

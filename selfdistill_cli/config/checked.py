@@ -47,6 +47,14 @@ def build(container: Any, settings_class: type[Any], key: str = "") -> Any:
     return built
 
 
+def check_field(settings_class: type[Any], name: str, value: Any) -> None:
+    """Check what would fill one field of a class; raises ConfigError as `build` does."""
+    checker = _Checker()
+    checker.value(_annotations(settings_class)[name], value, name)
+    if checker.problems:
+        raise ConfigError("\n".join(checker.problems))
+
+
 def plain(settings: Any) -> Any:
     """Return settings as a plain container in which every settings node names its class."""
     if dataclasses.is_dataclass(settings) and not isinstance(settings, type):

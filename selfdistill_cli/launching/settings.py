@@ -24,9 +24,12 @@ class InlineSettings(Settings):
 
     timeout_s: float
     """Seconds that ranks wait for each other before the run ends, naming the late one."""
+    jobs: int | None
+    """Cells of a sweep that run at once; null: as many as cores and GPUs carry."""
 
     def __post_init__(self) -> None:
         in_range(self, 1, inf, "timeout_s")
+        in_range(self, 1, 10**6, "jobs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +42,8 @@ class LocalSettings(Settings):
     """Ranks to start: one per GPU, or a few on a CPU."""
     timeout_s: float
     """Seconds that ranks wait for each other before the run ends, naming the late one."""
+    jobs: int | None
+    """Cells of a sweep that run at once; null: as many as cores and GPUs carry."""
 
     def __post_init__(self) -> None:
         in_range(self, 1, 1024, "num_processes")
@@ -88,9 +93,12 @@ class SlurmSettings(Settings):
     """false writes the script and says how to submit it."""
     timeout_s: float
     """Seconds that ranks wait for each other before the run ends, naming the late one."""
+    jobs: int | None
+    """Cells of a sweep that run at once; null: as many as the cluster gives."""
 
     def __post_init__(self) -> None:
         in_range(self, 1, 10**5, "nodes", "signal_before_s")
+        in_range(self, 1, 10**6, "jobs")
         in_range(self, 1, 1024, "num_processes", "cpus_per_task")
         in_range(self, 1, inf, "timeout_s")
         if isinstance(self.gpus_per_node, int):

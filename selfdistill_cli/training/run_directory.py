@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import fnmatch
 import json
 import os
@@ -16,7 +14,8 @@ from typing import IO, Any
 import yaml
 
 from selfdistill_cli.core.disk import writing
-from selfdistill_cli.core.errors import CheckpointError, ConfigError, UserError
+from selfdistill_cli.core.errors import CheckpointError, ConfigError
+from selfdistill_cli.core.locks import acquire
 from selfdistill_cli.core.secrets import masked_words
 from selfdistill_cli.tracking.metrics_file import read
 from selfdistill_cli.tracking.wandb_trial import current_trial
@@ -24,7 +23,9 @@ from selfdistill_cli.training.files import write_json, write_text
 from selfdistill_cli.training.settings import ResumeSettings
 from selfdistill_cli.training.surroundings import environment_text, git_state
 
-MAY_CHANGE = ("run.*", "checkpoint.*", "resume.*", "tracker.*", "launcher.*", "guards.*")
+MAY_CHANGE = (
+    "run.*", "checkpoint.*", "resume.*", "tracker.*", "launcher.*", "guards.*", "sweep.*",
+)  # fmt: skip
 """Keys that may differ on resume: they change no number that was already computed."""
 
 MOST_SHOWN = 8
@@ -94,32 +95,7 @@ class RunDirectory:
 
     def hold(self) -> None:
         """Keep other processes out until `close`; raises UserError if one is in there."""
-        try:
-            lock = (self.path / ".lock").open("a+")
-        except OSError as error:
-            raise ConfigError(
-                f"{self.path / '.lock'} cannot be opened: {error.strerror}; expected a file that "
-                "may be written; delete it if no process uses the run, or choose another run.name"
-            ) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise ConfigError(
-                    f"{self.path / '.lock'} cannot be locked: {error.strerror}; choose a run.root "
-                    "on a file system with locks"
-                ) from error
-            lock.seek(0)
-            raise UserError(
-                f"{self.path} is in use by process {lock.read().strip() or 'unknown'}; "
-                "wait for it, or choose another run.name"
-            ) from error
-        self._lock = lock
-        with writing(self.path / ".lock"):
-            lock.seek(0)
-            lock.truncate()
-            lock.write(str(os.getpid()))
-            lock.flush()
+        self._lock = acquire(self.path / ".lock", "run.name")
 
     def close(self) -> None:
         """Give the directory back."""

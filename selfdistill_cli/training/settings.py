@@ -246,3 +246,5 @@ class TrainSettings(Settings):
     """When a run is stopped because it went wrong."""
     launcher: Settings
     """What starts the processes."""
+    sweep: Settings
+    """What `selfdistill train -m` does with the runs that it starts."""

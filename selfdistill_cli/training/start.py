@@ -12,7 +12,7 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from selfdistill_cli.core.durations import seconds_of
-from selfdistill_cli.core.errors import Preempted, RunError
+from selfdistill_cli.core.errors import Preempted, RunError, SelfDistillError
 from selfdistill_cli.core.parts import build_part
 from selfdistill_cli.core.protocols import Env, Reward, RolloutEngine
 from selfdistill_cli.core.seeds import seed_for
@@ -82,21 +82,25 @@ def run_training(
 @contextlib.contextmanager
 def _status(run: Run, directory: RunDirectory) -> Iterator[None]:
     """The run's status in run.json and in the sinks, which rank 0 keeps."""
-    status = "failed"
+    status, failure = "failed", None
     if run.world.is_first:
-        directory.update_identity(status="running", attempt=directory.attempt)
+        directory.update_identity(status="running", attempt=directory.attempt, error=None)
     try:
         yield
         status = "finished"
     except Preempted:
         status = "preempted"
         raise
+    except SelfDistillError as error:
+        kind, attempt = type(error).__name__, directory.attempt
+        failure = {"kind": kind, "message": str(error), "attempt": attempt}
+        raise
     finally:
         health = finish_sinks(run.sinks, status)
         # Where the disk is full the first error is the one to tell.
         with contextlib.suppress(*([RunError] if status == "failed" else [])):
             if run.world.is_first:
-                directory.update_identity(status=status, trackers=health)
+                directory.update_identity(status=status, error=failure, trackers=health)
 
 
 def prepare_process(num_threads: int) -> None:

@@ -25,7 +25,7 @@ class Watch:
 
 sys.meta_path.insert(0, Watch())
 try:
-    InlineSettings(timeout_s=60.0).build().launch(None, {}, None)
+    InlineSettings(timeout_s=60.0, jobs=None).build().launch(None, {}, None)
 except ImportError:
     print(seen["policy"])
 """

@@ -1,0 +1,1 @@
+"""Sweeps: many runs from one command line, each in a process of its own, and a ledger of them."""
