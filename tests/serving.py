@@ -159,8 +159,16 @@ def _completions(state: Server, body: Mapping[str, Any]) -> Any:
     )
     ids = list(found.action_ids)
     logprobs = [float(x) for x in found.logprobs]
+    temperature = 1.0 if state.ignores_temperature else body["temperature"] or 1.0
+    given = table(policy, [*body["prompt"], *ids])[len(body["prompt"]) :]
+    rows = (given / temperature).log_softmax(-1)
+    likeliest = rows.topk(body["logprobs"]).indices.tolist()
+    top = [
+        {f"token_id:{i}": float(row[i]) for i in [own, *best]}
+        for own, row, best in zip(ids, rows, likeliest, strict=True)
+    ]
     if state.ignores_temperature:
-        logprobs = _given(policy, [*body["prompt"], *ids])[len(body["prompt"]) :]
+        logprobs = [float(row[own]) for own, row in zip(ids, rows, strict=True)]
     prompt = [0, *body["prompt"]] if state.prompts_changed else body["prompt"]
     choice = {
         "token_ids": ids,
@@ -168,7 +176,7 @@ def _completions(state: Server, body: Mapping[str, Any]) -> Any:
         "finish_reason": found.finish.value,
         "logprobs": {
             "token_logprobs": logprobs,
-            "top_logprobs": [{f"token_id:{i}": x} for i, x in zip(ids, logprobs, strict=True)],
+            "top_logprobs": top,
         },
     }
     return {"choices": [choice]}
@@ -181,11 +189,6 @@ def table(policy: CausalPolicy, ids: list[int]) -> torch.Tensor:
     weight, bias = policy.unembedding()
     logits = torch.nn.functional.linear(align_to_tokens(hidden)[0], weight, bias)
     return logits.float().log_softmax(-1)
-
-
-def _given(policy: CausalPolicy, ids: list[int]) -> list[float]:
-    found = table(policy, ids)
-    return found.gather(1, torch.tensor(ids)[:, None]).squeeze(1).tolist()
 
 
 def _prompt_logprobs(state: Server, policy: CausalPolicy, body: Mapping[str, Any]) -> Any:
@@ -224,7 +227,9 @@ def _collective_rpc(state: Server, body: Mapping[str, Any]) -> Any:
     folder = Path(body["kwargs"]["weights_path"])
     index = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
     assert json.loads((folder / "config.json").read_text())["model_type"]
-    weights = {name: x for file in set(index.values()) for name, x in load_file(folder / file).items()}
+    weights: dict[str, torch.Tensor] = {}
+    for file in set(index.values()):
+        weights |= load_file(folder / file)
     if not state.ignores_weights:
         missing = state.policy.backbone.load_state_dict(weights, strict=False)
         assert not missing.unexpected_keys

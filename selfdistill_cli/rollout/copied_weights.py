@@ -101,7 +101,11 @@ def trainer_logprobs(policy: CopiedPolicy, ids: Sequence[int]) -> list[float]:
 
 
 def check_published(
-    policy: CopiedPolicy, found: Sequence[float], own: Sequence[float], limit: float | None, who: str
+    policy: CopiedPolicy,
+    found: Sequence[float],
+    own: Sequence[float],
+    limit: float | None,
+    who: str,
 ) -> None:
     """Raise ServerError if an engine's weights are not those that were published to it."""
     if limit is None:
