@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.training.files import launch_folder
 from selfdistill_cli.training.settings import ScheduleSettings
 
 OWNED: dict[str, str] = {
@@ -28,10 +29,8 @@ FOLDER = "deepspeed"
 
 
 def shipped_folder() -> Path:
-    """`launch/deepspeed`, beside the package in a checkout and inside it in a wheel."""
-    package = Path(__file__).resolve().parents[1]
-    inside = package / "launch" / FOLDER
-    return inside if inside.is_dir() else package.parent / "launch" / FOLDER
+    """Where the files lie that `zero.config` names."""
+    return launch_folder(FOLDER)
 
 
 def find_config(name: str) -> Path:

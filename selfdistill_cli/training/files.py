@@ -18,6 +18,13 @@ WRITE_ERRORS = (RuntimeError, SafetensorError)
 """How torch and safetensors report a failed write."""
 
 
+def launch_folder(name: str) -> Path:
+    """A folder of `launch`, beside the package in a checkout and inside it in a wheel."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "launch" / name
+    return inside if inside.is_dir() else package.parent / "launch" / name
+
+
 def sync_file(path: Path) -> None:
     """Force a file's content to disk."""
     with path.open("rb") as handle:
