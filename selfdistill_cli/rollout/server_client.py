@@ -79,13 +79,12 @@ class InferenceServer:
         """Send several, at most `at_once` at a time; answers in order. The first error is told."""
         if not bodies:
             return []
-        with ThreadPoolExecutor(max_workers=min(at_once, len(bodies))) as pool:
+        pool = ThreadPoolExecutor(max_workers=min(at_once, len(bodies)))
+        try:
             waiting = [pool.submit(self.post, path, body) for body in bodies]
-            try:
-                return [one.result() for one in waiting]
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+            return [one.result() for one in waiting]
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def error(self, path: str, found: Any, expected: str) -> ServerError:
         """The error for an answer that makes no sense."""

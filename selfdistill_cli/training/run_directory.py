@@ -24,7 +24,13 @@ from selfdistill_cli.tracking.metrics_file import read
 from selfdistill_cli.training.files import write_json, write_text
 from selfdistill_cli.training.settings import ResumeSettings
 
-MAY_CHANGE = ("run.*", "checkpoint.*", "resume.*", "tracker.*", "launcher.*", "guards.*")
+MAY_CHANGE = (
+    "run.*", "checkpoint.*", "resume.*", "tracker.*", "launcher.*", "guards.*",
+    "rollout.url", "rollout.model", "rollout.sync_folder", "rollout.wait_s", "rollout.timeout_s",
+    "rollout.retries", "rollout.gpu_memory_utilization", "rollout.sleep_level",
+    "teacher.url", "teacher.requests_at_once", "teacher.wait_s", "teacher.timeout_s",
+    "teacher.retries",
+)  # fmt: skip
 """Keys that may differ on resume: they change no number that was already computed."""
 
 MOST_SHOWN = 8

@@ -138,6 +138,8 @@ def _frozen(settings: TrainSettings, method: Method, shape: Shape) -> float:
     """Views of the initial policy share one copy of what is trained; others are models."""
     total, initial = 0.0, False
     for name, view in method.views.items():
+        if getattr(view, "is_served", False):
+            continue  # its weights are on other machines
         if view.weights == "base":
             total += shape.trained_bytes
         elif view.weights == "frozen" and view.path is None:
