@@ -221,7 +221,7 @@ def _lora_rank(policy: CopiedPolicy) -> int:
 def _import() -> Any:
     """vLLM with its engine in this process; raises ConfigError without it."""
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     try:
         return importlib.import_module("vllm")
     except (ImportError, RuntimeError) as error:  # a torchvision of another torch is the latter

@@ -32,8 +32,9 @@ pytestmark = [
     pytest.mark.skipif(find_spec("vllm") is None, reason="needs vLLM (docs/vllm.md)"),
 ]
 CPU = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-CLOSE = 1e-4
-"""Largest difference of a float32 log-probability; 2e-5 was measured."""
+CLOSE = 1e-3
+"""Largest difference of a float32 log-probability. 4e-5 was measured on weights as drawn, 1.5e-4 on
+moved ones, whose log-probabilities go down to -60."""
 
 
 def policy_of(family: str) -> Any:
