@@ -130,7 +130,8 @@ class ColocatedRollout:
     def rest(self) -> None:
         """Give the GPU's memory to training until weights are published or tokens sampled."""
         if self.engine is not None and self._can_sleep() and not self.asleep:
-            self.engine.sleep(level=self.settings.sleep_level)
+            # Level 2 forgets the base, which is published with the first adapters only.
+            self.engine.sleep(level=1 if self.adapter else self.settings.sleep_level)
             self.asleep = True
 
     def _wake(self) -> None:

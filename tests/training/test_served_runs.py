@@ -249,6 +249,20 @@ def test_what_a_served_teacher_cannot_give_is_refused_before_the_start(words, ex
         rules.check(compose([*TAUGHT, "teacher.url=http://host:1", *words]).settings)
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["rollout.url=host:8000"], r"rollout\.url: got 'host:8000', expected an address"),
+        (["method=step_kd", "method.evaluate_teacher=true", "method.sync.scope=head"],
+         r"method\.sync\.scope: got head, but the slow copy is evaluated too"),
+        (["rollout.sleep_level=3"], r"rollout\.sleep_level"),
+    ],
+)  # fmt: skip
+def test_what_vllm_cannot_play_is_refused_before_the_start(words, expected) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        rules.check(compose(["rollout=vllm", *words]).settings)
+
+
 def test_a_credit_over_whole_distributions_is_refused_too() -> None:
     words = ["method=gear_paper", "teacher=vllm_server", "teacher.url=http://host:1"]
     with pytest.raises(ConfigError, match=r"method\.credit\.divergence: got full, but"):
