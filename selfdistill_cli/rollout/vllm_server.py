@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
 import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import torch
 
-from selfdistill_cli.core.errors import ConfigError, ServerError
+from selfdistill_cli.core.disk import writing
+from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.core.protocols import GenerationRequest
 from selfdistill_cli.core.types import Generation
 from selfdistill_cli.rollout.copied_weights import (
@@ -26,12 +25,12 @@ from selfdistill_cli.rollout.copied_weights import (
 )
 from selfdistill_cli.rollout.server_client import (
     InferenceServer,
-    Refused,
     check_tokenizer,
     own_logprobs,
     prompt_logprobs,
     served_model,
 )
+from selfdistill_cli.rollout.server_weights import check_local, load_adapter, load_model
 from selfdistill_cli.rollout.settings import VllmSettings
 from selfdistill_cli.rollout.weight_files import has_adapters, write_adapter, write_model
 
@@ -185,12 +184,12 @@ class ServedRollout:
             write_adapter(place, self.policy, weights)
             name = f"student-{self._folder().name}-{self.publications}"
             for server in self.servers:
-                _load_adapter(server, name, self.serving, self.model, place)
+                load_adapter(server, name, self.serving, self.model, place)
         else:
             write_model(place, self.policy, weights)
             name = self.model
             for server in self.servers:
-                _load_model(server, place)
+                load_model(server, place)
         ids = probe_ids(self.policy)
         for server in self.servers:
             (entries,) = prompt_logprobs(server, name, [ids], 0, 1)
@@ -206,12 +205,13 @@ class ServedRollout:
         if self.folder is None:
             parent = self.settings.sync_folder
             if parent is None:
-                _check_local(self.servers)
+                check_local(self.servers)
                 parent = str(IN_MEMORY) if IN_MEMORY.is_dir() else None
-            else:
-                Path(parent).mkdir(parents=True, exist_ok=True)
-            made = tempfile.mkdtemp(prefix="selfdistill_", dir=parent)
-            Path(made).chmod(0o755)  # the server may run under another name
+            with writing(Path(parent or tempfile.gettempdir())):
+                if parent is not None:
+                    Path(parent).mkdir(parents=True, exist_ok=True)
+                made = tempfile.mkdtemp(prefix="selfdistill_", dir=parent)
+                Path(made).chmod(0o755)  # the server may run under another name
             weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
             self.folder = Path(made)
         return self.folder
@@ -253,52 +253,3 @@ def _likeliest(server: InferenceServer, answer: Any) -> float:
         return max(float(value) for value in top.values())
     except (TypeError, KeyError, IndexError, ValueError) as error:
         raise server.error("/v1/completions", answer, "top_logprobs") from error
-
-
-def _load_adapter(
-    server: InferenceServer, name: str, earlier: str, base: str, folder: Path
-) -> None:
-    body = {"lora_name": name, "lora_path": str(folder.resolve())}
-    try:
-        server.post("/v1/load_lora_adapter", body)
-    except Refused as error:
-        if error.status == 400 and "already been loaded" in str(error):
-            pass  # the first answer was lost on its way
-        else:
-            raise ServerError(
-                f"{error}. Start the server with --enable-lora, --max-lora-rank of at least "
-                "policy.lora.rank, and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 in its environment "
-                "(launch/vllm/serve.sh does); it must see rollout.sync_folder"
-            ) from error
-    if earlier != base:
-        try:
-            server.post("/v1/unload_lora_adapter", {"lora_name": earlier})
-        except Refused as error:
-            if error.status != 404:  # a server that was started again has forgotten it
-                raise
-
-
-def _load_model(server: InferenceServer, folder: Path) -> None:
-    body = {"method": "reload_weights", "kwargs": {"weights_path": str(folder.resolve())}}
-    try:
-        server.post("/collective_rpc", body)
-        server.post("/reset_prefix_cache", {})
-    except Refused as error:
-        raise ServerError(
-            f"{error}. To take all weights the server needs VLLM_SERVER_DEV_MODE=1 in its "
-            "environment (launch/vllm/serve.sh sets it), and must see rollout.sync_folder"
-        ) from error
-
-
-def _check_local(servers: Sequence[InferenceServer]) -> None:
-    for server in servers:
-        host = urlsplit(server.url).hostname or ""
-        try:
-            local = ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            local = host == "localhost"
-        if not local:
-            raise ConfigError(
-                f"rollout.sync_folder: got null, which means a folder in this machine's memory, "
-                f"but {URL}={server.url} is another machine; give a folder that both see"
-            )

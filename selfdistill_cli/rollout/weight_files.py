@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +64,13 @@ def write_adapter(folder: Path, policy: Any, weights: Iterable[Named]) -> None:
         save_file(whole, folder / "adapter_model.safetensors", metadata={"format": "pt"})
 
 
-def _fresh(folder: Path) -> Any:
-    """An empty folder, and RunErrors from here on."""
-    shutil.rmtree(folder, ignore_errors=True)
-    guard = writing(folder, (SafetensorError,))
-    folder.mkdir(parents=True)
-    return guard
+@contextlib.contextmanager
+def _fresh(folder: Path) -> Generator[None, None, None]:
+    """An empty folder; what cannot be written inside the block is a RunError."""
+    with writing(folder, (SafetensorError,)):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        yield
 
 
 def _parts(weights: Iterable[Named]) -> Iterator[dict[str, torch.Tensor]]:

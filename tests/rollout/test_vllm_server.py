@@ -16,7 +16,7 @@ from serving import serving
 from small_policies import small_policy
 
 from selfdistill_cli import testing
-from selfdistill_cli.core.errors import ConfigError, ServerError
+from selfdistill_cli.core.errors import ConfigError, RunError, ServerError
 from selfdistill_cli.core.protocols import GenerationRequest
 from selfdistill_cli.core.types import Finish
 from selfdistill_cli.policies.huggingface import load_policy, shipped_tiny
@@ -252,6 +252,16 @@ def test_a_server_that_is_not_there_and_a_machine_that_is_another() -> None:
         rollout.servers = [far]
         with pytest.raises(ConfigError, match=r"rollout\.sync_folder: got null"):
             rollout.load_weights(policy.weights(), version=1)
+
+
+def test_a_sync_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    policy, file = small_policy(), tmp_path / "file"
+    file.touch()
+    with (
+        serving(policy) as server,
+        pytest.raises(RunError, match="file/inside could not be written"),
+    ):
+        engine(policy, server.url, sync_folder=str(file / "inside"))
 
 
 def test_a_refusal_travels_to_other_ranks() -> None:
