@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from selfdistill_cli.core.types import FloatArray, IntArray, Sample, Stop, Trajectory, Turn
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 TRUNCATED = (Stop.MAX_TURNS, Stop.MAX_TOKENS)
 
@@ -71,9 +75,11 @@ def with_prompt(sample: Sample, prompt_ids: Sequence[int]) -> Sample:
     )
 
 
-def in_place_of(sample: Sample, viewed: Sample, scores: FloatArray) -> FloatArray:
+def in_place_of(
+    sample: Sample, viewed: Sample, scores: npt.NDArray[Scalar]
+) -> npt.NDArray[Scalar]:
     """Move [T'] scores of `viewed = with_prompt(sample, ...)` to the sample's T positions."""
-    out = np.zeros((len(sample.token_ids), *scores.shape[1:]), dtype=np.float32)
+    out = np.zeros((len(sample.token_ids), *scores.shape[1:]), dtype=scores.dtype)
     out[sample.num_prompt_tokens :] = scores[viewed.num_prompt_tokens :]
     return out
 

@@ -144,11 +144,19 @@ def behaviour_is_known(settings: TrainSettings) -> Iterator[str]:
             "the replayed episodes; use method.old_logprobs=sampled"
         )
     for name, term in method.terms.items():
-        clip = getattr(term, "importance_clip", None)
-        if clip is not None and getattr(method.source, "demonstrates", False):
+        for key in ("importance_clip", "sampler_clip"):
+            clip = getattr(term, key, None)
+            if clip is not None and getattr(method.source, "demonstrates", False):
+                yield (
+                    f"method.terms.{name}.{key}: got {clip}, but method.source gives "
+                    "demonstrations, which no policy sampled; use null"
+                )
+        clip = getattr(term, "sampler_clip", None)
+        if clip is not None and method.old_logprobs == "sampled":
             yield (
-                f"method.terms.{name}.importance_clip: got {clip}, but method.source gives "
-                "demonstrations, which no policy sampled; use null"
+                f"method.terms.{name}.sampler_clip: got {clip}, but with method.old_logprobs="
+                "sampled the ratio is taken against the rollout's own numbers already; use "
+                "method.old_logprobs=recomputed, or null"
             )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from selfdistill_cli.config.method_rules import METHOD_RULES, has_critic, is_active
+from selfdistill_cli.config.server_rules import SERVER_RULES
 from selfdistill_cli.config.value_rules import VALUE_RULES, Rule
 from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.tracking.settings import each_tracker
@@ -153,4 +154,5 @@ RULES: tuple[Rule, ...] = (
     turns_for_attempts,
     tracker_packages,
     *METHOD_RULES,
+    *SERVER_RULES,
 )

@@ -48,6 +48,10 @@ class SandboxError(RunError):
     """Isolation could not be started or was lost: the run stops, it never falls back."""
 
 
+class ServerError(RunError):
+    """An inference server cannot be reached, fails, or answers what no such server answers."""
+
+
 class Diverged(RunError):
     """The numbers of the run, which every rank has, say that it went wrong."""
 

@@ -33,9 +33,12 @@ class PolicyGradientSettings(Settings):
     """Absolute cap of the ratio (cispo only)."""
     max_completion_length: int
     """Divisor per row (dr_grpo only), in tokens."""
+    sampler_clip: float | None
+    """Multiply a token's loss by min(trainer / rollout engine, this), both before the update; null
+    = off. Needs method.old_logprobs=recomputed."""
 
     def __post_init__(self) -> None:
-        in_range(self, 0, inf, "clip_low", "clip_high", "ratio_max")
+        in_range(self, 0, inf, "clip_low", "clip_high", "ratio_max", "sampler_clip")
         in_range(self, 1, inf, "dual_clip", "max_completion_length")
 
 

@@ -18,7 +18,9 @@ from selfdistill_cli.losses.policy_gradient import (
     reduction_count,
     surrogate,
 )
+from selfdistill_cli.losses.token_distill import importance_weight
 from selfdistill_cli.losses.value import value_loss
+from selfdistill_cli.methods.arrays import all_samples, masks, pad, present, unpad
 from selfdistill_cli.methods.coefficients import coefficient, is_zero
 from selfdistill_cli.methods.term_settings import (
     CrossEntropySettings,
@@ -58,6 +60,19 @@ class PolicyGradient(TokenMean):
 
     settings: PolicyGradientSettings
 
+    def weights(self, groups: Sequence[Group]) -> list[FloatArray] | None:
+        """Truncated importance weights of the trainer against the engine that sampled.
+
+        Both sides have the weights before the update; the ratio of the surrogate goes on from
+        there. Yao et al. 2025, fengyao.notion.site/off-policy-rl.
+        """
+        clip, samples = self.settings.sampler_clip, all_samples(groups)
+        if clip is None or not samples:
+            return None if clip is None else []
+        trainer = pad([present(sample.old_logprobs) for sample in samples])
+        sampler = pad([sample.sampled_logprobs for sample in samples])
+        return unpad(importance_weight(trainer, sampler, masks(samples), clip), samples)
+
     def count(self, batch: Batch) -> float:
         """Tokens, rows or a constant, by the loss type."""
         s = self.settings
@@ -81,7 +96,14 @@ class PolicyGradient(TokenMean):
             "policy/approx_kl": (out.kl_k3, out.active),
             "policy/loss_magnitude": (float(out.per_token.detach().abs().sum()), out.active),
         }
-        return reduce_total(out.per_token, mask, reduction, s.max_completion_length), sums
+        per_token = out.per_token
+        if s.sampler_clip is not None:
+            weight = keep_active(batch.weights[self.name], mask)
+            per_token = per_token * weight
+            sums["policy/sampler_weight"] = (float(weight.sum()), out.active)
+            clipped = float((weight >= s.sampler_clip)[mask].sum())
+            sums["policy/sampler_clipped"] = (clipped, out.active)
+        return reduce_total(per_token, mask, reduction, s.max_completion_length), sums
 
 
 class ValueLoss(TokenMean):

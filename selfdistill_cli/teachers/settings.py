@@ -24,6 +24,37 @@ class TeacherSettings(ViewSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ServedTeacherSettings(ViewSettings):
+    """A frozen model behind an inference server, with the student's tokenizer.
+
+    `weights` is `frozen` and `path` null: the server has weights of its own. It gives the
+    log-probability of every sampled token and of the likeliest ones, at temperature 1.
+    """
+
+    implementation: ClassVar[str] = ""
+    is_served: ClassVar[bool] = True
+
+    url: str
+    """Address of the server, such as http://host:8001."""
+    model: str | None
+    """Name of the model on the server; null = the only one that it serves."""
+    requests_at_once: int
+    """Requests of one rank that the server works on at the same time."""
+    wait_s: float
+    """Seconds to wait for a server that is starting."""
+    timeout_s: float
+    """Seconds in which the server must answer one request."""
+    retries: int
+    """How often a request is sent again after a server that failed or did not answer."""
+
+    def __post_init__(self) -> None:
+        in_range(self, 1, 4096, "requests_at_once")
+        in_range(self, 0, inf, "wait_s")
+        in_range(self, 0.1, inf, "timeout_s")
+        in_range(self, 0, 100, "retries")
+
+
+@dataclass(frozen=True, kw_only=True)
 class SignalSettings(ViewSettings):
     """A teacher that scores the student's likeliest next tokens instead of being a policy.
 

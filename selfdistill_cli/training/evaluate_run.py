@@ -71,6 +71,7 @@ def evaluate_run(
         workshop = build_workshop(settings, env, policy, method)
         if loaded is not None and workshop.reward.stateful:
             workshop.reward.load_state_dict(loaded.state().get("reward", {}))
+        workshop.rollout.load_weights(policy.weights(), version=step)
         evaluation = _played(workshop, panel, step)
         against = None
         if hints:

@@ -9,15 +9,22 @@ from dataclasses import replace
 import torch
 
 from selfdistill_cli.batching.collate import Unit, collate, updates
+from selfdistill_cli.core.errors import ServerError
 from selfdistill_cli.core.protocols import Sums
 from selfdistill_cli.core.types import Batch, Sample
 from selfdistill_cli.methods.pairs import pair_numbers
 from selfdistill_cli.rewards.errors import RewardError
 from selfdistill_cli.training.disk_budget import check_room_for_run
-from selfdistill_cli.training.evaluation import evaluate, evaluate_teacher, evaluation_due
+from selfdistill_cli.training.evaluation import (
+    Evaluation,
+    evaluate,
+    evaluate_teacher,
+    evaluation_due,
+)
 from selfdistill_cli.training.interrupts import GivenUp
 from selfdistill_cli.training.judge import Judged, judge
 from selfdistill_cli.training.run import Run
+from selfdistill_cli.training.sampler_gap import SamplerGap
 from selfdistill_cli.training.summary import (
     Tally,
     collection_metrics,
@@ -38,11 +45,12 @@ def train(run: Run) -> None:
         run.workshop.reward.begin_step()
         try:
             times = take_step(run, step)
-        except RewardError:
+        except (RewardError, ServerError):
             run.rescue(step)
             raise
         except GivenUp:
             run.give_up(step)
+        run.stop_if_lost(step)
         run.interrupts.step_ended(times["time/step_s"])
         if run.world.agree(run.interrupts.requested):
             run.preempt(step)
@@ -57,6 +65,7 @@ def take_step(run: Run, step: int) -> dict[str, float]:
     run.phase("acting")
     with run.interrupts.may_give_up():  # until here nothing of the run's state has changed
         groups = run.method.source.groups(run.workshop, step)
+    run.workshop.rest()
     clock.lap("act")
 
     # 2. Judge: whatever the parts need of the sampled tokens; then what is each token worth?
@@ -70,9 +79,8 @@ def take_step(run: Run, step: int) -> dict[str, float]:
     clock.lap("learn")
 
     # 4. Publish: weights to the rollout, evaluation, then everything that follows the student.
-    run.publish(step)
     due = evaluation_due(run.settings.eval, step, run.settings.run.max_steps)
-    evaluation = evaluate(run, step) if due else None
+    evaluation = published(run, step, due)
     clock.lap("eval")
     metrics = {
         **collection_metrics(groups, step),
@@ -83,7 +91,9 @@ def take_step(run: Run, step: int) -> dict[str, float]:
     readings = readings_of(step, metrics, evaluation)
     metrics |= run.method.after_step(judged.groups, run.slow_copy, readings)
     clock.lap("follow")
-    metrics |= evaluate_teacher(run, step) if due else {}
+    if due and run.lost_server is None:
+        with run.enduring():
+            metrics |= evaluate_teacher(run, step)
     clock.lap("eval")
     times = clock.metrics()
     machine = {**times, **memory_metrics(run.world)}
@@ -91,14 +101,24 @@ def take_step(run: Run, step: int) -> dict[str, float]:
     return times
 
 
+def published(run: Run, step: int, due: bool) -> Evaluation | None:
+    """Publish the weights; evaluate them if that is due and the rollout engine can be reached."""
+    with run.enduring():
+        run.publish(step)
+        return evaluate(run, step) if due else None
+    return None
+
+
 def learn(run: Run, judged: Judged, step: int) -> dict[str, float]:
     """Epochs x mini-batches of updates on the step's samples; return means over them."""
     samples = run.method.learned_from(judged.groups)
     tally, norms = Tally(), list[float]()
+    gap = SamplerGap.of(judged.groups, run.workshop.version)
     method, engine = run.method, run.engine
     key = (run.settings.seed, "updates", step)
     for update in updates(samples, run.settings.batch, key, pair_numbers(samples), run.world.mine):
-        for sums in accumulate(run, judged, update, step):
+        first = gap if not norms else None
+        for sums in accumulate(run, judged, update, step, first):
             tally.add(sums)
             losses = {n: total for n, (total, _) in sums.items() if n != "policy/entropy"}
             run.guards.check_loss(step, losses)
@@ -109,13 +129,19 @@ def learn(run: Run, judged: Judged, step: int) -> dict[str, float]:
     return {
         **means,
         **method.loss_metrics(means, step),
+        **gap.metrics(run.world.gather),
         "policy/grad_norm": norm,
         "policy/updates": len(norms),
     }
 
 
-def accumulate(run: Run, judged: Judged, update: list[Unit], step: int) -> list[Sums]:
-    """Gradients of this rank's micro-batches of one update; return the sums of all ranks'."""
+def accumulate(
+    run: Run, judged: Judged, update: list[Unit], step: int, gap: SamplerGap | None = None
+) -> list[Sums]:
+    """Gradients of this rank's micro-batches of one update; return the sums of all ranks'.
+
+    `gap` compares the update's log-probabilities with those recorded at sampling.
+    """
     method, engine, found = run.method, run.engine, list[Sums]()
     needs = method.forward_needs | {"entropy"}
     batches = [_collated(run, judged, rows) for rows in update]
@@ -128,6 +154,8 @@ def accumulate(run: Run, judged: Judged, update: list[Unit], step: int) -> list[
         output = engine.forward(batch, needs)
         loss, sums = method.total_loss(output, batch, counts, step)
         if i < num_own:
+            if gap is not None:
+                gap.add(update[i], output)
             entropy = float(output.entropy.detach().sum()) if output.entropy is not None else 0.0
             found.append({**sums, "policy/entropy": (entropy, float(batch.action_mask.sum()))})
         engine.backward(loss, last=i == len(batches) - 1)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 
-from selfdistill_cli.core.errors import Preempted
+from selfdistill_cli.core.errors import Preempted, ServerError
 from selfdistill_cli.core.types import Group
 from selfdistill_cli.methods.method import Method
 from selfdistill_cli.policies.causal import CausalPolicy
@@ -29,6 +30,7 @@ from selfdistill_cli.training.files import write_folder
 from selfdistill_cli.training.guards import Guards
 from selfdistill_cli.training.interrupts import Interrupts
 from selfdistill_cli.training.scorers import Scorer
+from selfdistill_cli.training.served import ServedScorer
 from selfdistill_cli.training.settings import TrainSettings
 from selfdistill_cli.training.workshop import TrainingWorkshop
 from selfdistill_cli.training.world import World
@@ -50,7 +52,7 @@ class Run:
     """The recipe."""
     workshop: TrainingWorkshop
     """Plays, demonstrates, scores."""
-    scorers: Mapping[str, Scorer]
+    scorers: Mapping[str, Scorer | ServedScorer]
     """Under whose weights each view is scored, by view name."""
     slow_copy: WeightCopy | None
     """The weights that follow the student, None without a sync."""
@@ -72,6 +74,8 @@ class Run:
     """Best value of checkpoint.best_metric so far, and its step."""
     total_tokens: int = 0
     """Tokens sampled since the first step."""
+    lost_server: ServerError | None = None
+    """Why this step could not be published or evaluated; it ends with a checkpoint all the same."""
 
     def _checkpoint_to_restore(self) -> Checkpoint | None:
         back = self.settings.resume.step
@@ -85,6 +89,7 @@ class Run:
         checkpoint = first(self._checkpoint_to_restore)
         if checkpoint is None:
             first(lambda: self.metrics_file.truncate_after(-1))
+            self.load_rollout(0)
             return 0
         state = checkpoint.state()
         self.policy.load(checkpoint.policy)
@@ -224,8 +229,26 @@ class Run:
                 lambda: write_folder(path, lambda folder: self._save_teacher(folder, slow))
             )
 
+    @contextlib.contextmanager
+    def enduring(self) -> Generator[None, None, None]:
+        """Inside the block a lost server is noted: the step's updates are made and must be kept.
+
+        All ranks leave the block alike, because what one of them is told all are told.
+        """
+        try:
+            yield
+        except ServerError as error:
+            self.lost_server = error
+
+    def stop_if_lost(self, step: int) -> None:
+        """Keep the finished `step` and raise the error that was noted in it, if there was one."""
+        if self.lost_server is not None:
+            if step not in self.world.from_first(self.checkpoints.steps):
+                self.save(step)
+            raise self.lost_server
+
     def rescue(self, step: int) -> None:
-        """Checkpoint the state before `step`, whose episodes could not be scored."""
+        """Checkpoint the state before `step`, whose episodes could not be played or scored."""
         self.workshop.reward.rewind()
         if step > 1 and step - 1 not in self.world.from_first(self.checkpoints.steps):
             self.save(step - 1)

@@ -25,6 +25,10 @@ from selfdistill_cli.training.surroundings import environment_text, git_state
 
 MAY_CHANGE = (
     "run.*", "checkpoint.*", "resume.*", "tracker.*", "launcher.*", "guards.*", "sweep.*",
+    "rollout.url", "rollout.model", "rollout.sync_folder", "rollout.wait_s", "rollout.timeout_s",
+    "rollout.retries", "rollout.gpu_memory_utilization", "rollout.sleep_level",
+    "teacher.url", "teacher.requests_at_once", "teacher.wait_s", "teacher.timeout_s",
+    "teacher.retries",
 )  # fmt: skip
 """Keys that may differ on resume: they change no number that was already computed."""
 

@@ -194,7 +194,7 @@ def assemble(
         config = engine.config
         world.from_first(lambda: write_json(directory.path / "deepspeed.json", config))
     slow_copy = build_slow_copy(method, policy, engine, settings.run.root)
-    scorers = build_scorers(method.views, policy, engine, slow_copy, models)
+    scorers = build_scorers(method.views, policy, engine, slow_copy, models, world)
     errors = directory.path / "reward_errors.jsonl"
     workshop = build_workshop(settings, env, policy, method, errors, world)
     return Run(
@@ -254,6 +254,7 @@ def build_workshop(
     world: World | None = None,
 ) -> TrainingWorkshop:
     """Join environment, rollout engine, chat template and reward."""
+    world = world or World()
     return TrainingWorkshop(
         seed=settings.seed,
         group_size=settings.method.group_size,  # pyright: ignore
@@ -261,11 +262,17 @@ def build_workshop(
         env=env,
         reward=build_reward(settings, errors),
         chat=policy.chat,
-        rollout=build_part("rollout", settings.rollout, RolloutEngine, policy),
+        rollout=_rollout(settings, policy, world),
         rollout_settings=settings.rollout,
         with_hidden=reads_hidden(method),
-        world=world or World(),
+        world=world,
     )
+
+
+def _rollout(settings: TrainSettings, policy: CausalPolicy, world: World) -> RolloutEngine:
+    """The engine that samples; one that says so is told of the other ranks."""
+    more = (world,) if getattr(settings.rollout, "knows_ranks", False) else ()
+    return build_part("rollout", settings.rollout, RolloutEngine, policy, *more)
 
 
 def _introduction(run: Run, directory: RunDirectory) -> dict[str, Any]:

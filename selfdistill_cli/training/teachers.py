@@ -14,7 +14,7 @@ from selfdistill_cli.methods.method import Method
 from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.policies.huggingface import load_policy
 from selfdistill_cli.policies.lora import ADAPTER_CONFIG
-from selfdistill_cli.teachers.settings import HeuristicSettings
+from selfdistill_cli.teachers.settings import HeuristicSettings, ServedTeacherSettings
 from selfdistill_cli.teachers.weight_copy import (
     AdapterProductCopy,
     HeadCopy,
@@ -23,7 +23,9 @@ from selfdistill_cli.teachers.weight_copy import (
 from selfdistill_cli.training.engine import Engine
 from selfdistill_cli.training.initial import policy_folder
 from selfdistill_cli.training.scorers import CopyScorer, ModelScorer, Scorer, StudentScorer
+from selfdistill_cli.training.served import ServedScorer
 from selfdistill_cli.training.signals import find_function
+from selfdistill_cli.training.world import World
 
 
 def build_slow_copy(
@@ -101,11 +103,16 @@ def build_scorers(
     engine: Engine,
     slow_copy: WeightCopy | None,
     models: Mapping[str, CausalPolicy],
-) -> dict[str, Scorer]:
+    world: World,
+) -> dict[str, Scorer | ServedScorer]:
     """One scorer per view; frozen views of the initial policy share one copy."""
     initial: WeightCopy | None = None
-    scorers: dict[str, Scorer] = {}
+    scorers: dict[str, Scorer | ServedScorer] = {}
     for name, view in views.items():
+        if isinstance(view, ServedTeacherSettings):
+            key = "teacher" if name == "teacher" else f"method.views.{name}"
+            scorers[name] = ServedScorer(view, policy, key, world)
+            continue
         if isinstance(view, HeuristicSettings):
             find_function(view.function, f"{name}.function")
         if view.weights == "policy":

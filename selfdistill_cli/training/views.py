@@ -24,6 +24,7 @@ from selfdistill_cli.losses.distribution import FullTeacher, divergence, top_ids
 from selfdistill_cli.methods.advantage import is_flat
 from selfdistill_cli.methods.arrays import per_trajectory
 from selfdistill_cli.training.scorers import Scorer, Unembedding, scored_rows
+from selfdistill_cli.training.served import ServedScorer, asked, check_needs
 from selfdistill_cli.training.signals import with_signal
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ def with_view(
     prompted = [seen for group in groups for seen in _prompted(run, group, name, step)]
     read = [(place, seen) for place, seen in enumerate(prompted) if seen is not None]
     costs = [float(len(seen.sample.token_ids)) for _, seen in read]
+    if isinstance(scorer, ServedScorer):
+        check_needs(needs, name)
+        found = run.world.shared(
+            read, lambda mine: asked(scorer, needs, samples, mine), costs=costs
+        )
+        return _with_scores(groups, samples, read, name, found), None
     # Two names for one storage: while the view's weights stand in the module it is still the
     # student's.
     weight, bias = run.policy.unembedding()
@@ -52,7 +59,7 @@ def with_view(
         _check_layers(run, needs, scorer)
         unembedding = scorer.unembedding() if needs.reads_hidden else None
 
-        def score(mine: list[tuple[int, _Seen]]) -> list[ViewScores]:
+        def score(mine: list[tuple[int, Seen]]) -> list[ViewScores]:
             found: dict[int, ViewScores] = {}
             own = [seen.sample for _, seen in mine]
             filler = read[0][1].sample if scorer.together else None
@@ -63,12 +70,23 @@ def with_view(
 
         together = scorer.together and bool(read)
         scores = run.world.shared(read, score, costs=costs, together=together)
+    out = _with_scores(groups, samples, read, name, scores)
+    return out, unembedding if needs.keeps_hidden else None
+
+
+def _with_scores(
+    groups: Sequence[Group],
+    samples: list[Sample],
+    read: Sequence[tuple[int, Seen]],
+    name: str,
+    scores: Sequence[ViewScores],
+) -> list[Group]:
+    """The groups with a view's scores at the samples that were read."""
     for (place, _), found in zip(read, scores, strict=True):
         sample = samples[place]
         samples[place] = replace(sample, views={**sample.views, name: found})
     complete = iter(samples)
-    out = [replace(g, samples=tuple(next(complete) for _ in g.samples)) for g in groups]
-    return out, unembedding if needs.keeps_hidden else None
+    return [replace(g, samples=tuple(next(complete) for _ in g.samples)) for g in groups]
 
 
 class ViewNeeds:
@@ -119,7 +137,7 @@ def _check_layers(run: Run, needs: ViewNeeds, scorer: Scorer) -> None:
             )
 
 
-class _Seen:
+class Seen:
     """A sample under the view's prompt."""
 
     def __init__(self, sample: Sample, informed: bool = True, privileged: str = ""):
@@ -128,7 +146,7 @@ class _Seen:
         self.privileged = privileged
 
 
-def _prompted(run: Run, group: Group, name: str, step: int) -> list[_Seen | None]:
+def _prompted(run: Run, group: Group, name: str, step: int) -> list[Seen | None]:
     """The group's samples under the view's prompt; later ids are copied verbatim.
 
     None where no part reads the view. A rejected trajectory is no one's sibling: what it did may
@@ -140,19 +158,19 @@ def _prompted(run: Run, group: Group, name: str, step: int) -> list[_Seen | None
     matters = [run.method.reads_view(name, success, flat) for success in successes]
     if not hints:
         pairs = zip(group.samples, matters, strict=True)
-        return [_Seen(sample) if read else None for sample, read in pairs]
+        return [Seen(sample) if read else None for sample, read in pairs]
     scored = zip(group.trajectories, group.scores, strict=True)
     accepted = [(t, score) for t, score in scored if score.total is not None]
     siblings, scores = [t for t, _ in accepted], [score for _, score in accepted]
     places = {t.sibling: i for i, t in enumerate(siblings)}
-    out: list[_Seen | None] = []
+    out: list[Seen | None] = []
     first: set[int] = set()
     for sample, read in zip(group.samples, matters, strict=True):
         if not read:
             out.append(None)
             continue
         if sample.sibling in first:  # a later part of a cut trajectory: its prompt holds its turns
-            out.append(_Seen(sample, informed=False))
+            out.append(Seen(sample, informed=False))
             continue
         first.add(sample.sibling)
         index = places.get(sample.sibling)
@@ -162,7 +180,7 @@ def _prompted(run: Run, group: Group, name: str, step: int) -> list[_Seen | None
         _check_boundary(sample, prompt.ids, name, run.policy.chat.boundary_ids)
         seen = with_prompt(sample, prompt.ids)
         _check_length(run, seen, name, group.task.id)
-        out.append(_Seen(seen, informed=bool(prompt.hints), privileged=prompt.privileged))
+        out.append(Seen(seen, informed=bool(prompt.hints), privileged=prompt.privileged))
     return out
 
 
@@ -193,7 +211,7 @@ def _check_boundary(
 def _scores(
     needs: ViewNeeds,
     sample: Sample,
-    seen: _Seen,
+    seen: Seen,
     output: PolicyOutput,
     student: Unembedding,
     unembedding: Unembedding | None,

@@ -63,6 +63,10 @@ class TrainingWorkshop:
     version: int = 0
     """Step of the weights in the rollout engine."""
 
+    def rest(self) -> None:
+        """Nothing is sampled for a while: an engine that can gives its memory back."""
+        getattr(self.rollout, "rest", lambda: None)()
+
     def tasks(self, split: str) -> Sequence[Task]:
         """Tasks of a split of the environment."""
         return self.env.tasks(split)

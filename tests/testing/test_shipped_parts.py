@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from serving import serving
 from small_classifier import small_classifier
 
 from selfdistill_cli import testing
@@ -14,6 +17,7 @@ from selfdistill_cli.config import catalog
 from selfdistill_cli.config.compose import compose
 from selfdistill_cli.policies.chat import TemplateChat
 from selfdistill_cli.policies.huggingface import read_template
+from selfdistill_cli.training.world import World
 
 FOLDERS = [catalog.shipped_dir()]
 ENV_OUTCOMES = (
@@ -144,9 +148,19 @@ def test_rollout_engine(option: str) -> None:
     settings: Any = compose([f"rollout={option}"]).settings
     policy = settings.policy.build()
     prompts = [policy.chat.prompt_ids([{"role": "user", "content": text}]) for text in "aba"]
-    testing.check_rollout_engine(
-        lambda: settings.rollout.build(policy), prompts=prompts, weights=policy.weights
-    )
+    with contextlib.ExitStack() as stack:
+        ranks = (World(),) if getattr(settings.rollout, "knows_ranks", False) else ()
+        engine = settings.rollout
+        if hasattr(engine, "url"):
+            server = stack.enter_context(serving(policy))
+            engine = replace(engine, url=server.url, wait_s=1.0)
+
+        def make() -> Any:
+            rollout = engine.build(policy, *ranks)
+            rollout.load_weights(policy.weights(), version=0)
+            return rollout
+
+        testing.check_rollout_engine(make, prompts=prompts, weights=policy.weights)
 
 
 @pytest.mark.parametrize("template", [None, "plain"])

@@ -142,16 +142,21 @@ def _frozen(settings: TrainSettings, method: Method, shape: Shape) -> float:
     return sum(
         _other(name, str(view.path), settings, shape)
         for name, view in method.views.items()
-        if view.weights == "frozen" and view.path is not None
+        if view.weights == "frozen" and view.path is not None and not _is_served(view)
     )
 
 
 def _copied(method: Method, shape: Shape) -> float:
     """Views of the initial policy share one copy of what is trained; each of the base has one."""
-    views = method.views.values()
+    views = [view for view in method.views.values() if not _is_served(view)]
     num_copies = sum(view.weights == "base" for view in views)
     num_copies += any(view.weights == "frozen" and view.path is None for view in views)
     return float(num_copies * shape.trained_bytes)
+
+
+def _is_served(view: Any) -> bool:
+    """Whether its weights are on other machines."""
+    return getattr(view, "is_served", False)
 
 
 def _other(name: str, path: str, settings: TrainSettings, shape: Shape) -> float:
