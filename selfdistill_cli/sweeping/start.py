@@ -51,6 +51,7 @@ def planned(command: Command) -> tuple[Space, Cells, Made]:
     made = cells.check()
     if not isinstance(made.settings.sweep, SweepSettings):
         raise ConfigError("sweep: expected one of the group's options, for example sweep=grid")
+    made.settings.sweep.check(space)
     return space, cells, made
 
 
@@ -63,7 +64,7 @@ def _run(
 ) -> int:
     settings = made.settings.sweep
     assert isinstance(settings, SweepSettings)
-    proposer: Proposer = settings.build(space, dict(folder.cells))
+    proposer: Proposer = settings.build(space, dict(folder.cells), folder.path)
     folder.enter(proposer.planned())
     slots = slots_for(made.settings, num_cores(), visible_gpus())
     for line in _introduction(folder, slots.count, slots.note):
@@ -77,7 +78,7 @@ def _run(
         code = engine.run()
     finally:
         display.close()
-    for line in closing(folder, code):
+    for line in [*closing(folder, code), *proposer.report()]:
         print(line, flush=True)
     return code
 
