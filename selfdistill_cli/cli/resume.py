@@ -42,9 +42,14 @@ def main(argv: Sequence[str]) -> int:
     container = read_container(directory / "config.yaml")
     container["resume"] = {**container["resume"], "mode": "must", "step": None, "allow": []}
     container = changed(container, words)  # after it: going back is asked for at every call
+    placed = dict(container["run"])
     container["run"] |= {"root": str(directory.parent), "name": directory.name}
     settings = checked(container, directory / "config.yaml")
     rules.check(settings)
+    if Path(placed["root"], placed["name"]).resolve() == directory.resolve():
+        # A cell of a sweep lies deeper than run.root, where other runs are looked for by name.
+        container["run"] |= {"root": placed["root"], "name": placed["name"]}
+        settings = checked(container, directory / "config.yaml")
     return launch(settings, container)
 
 

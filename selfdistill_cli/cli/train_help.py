@@ -31,6 +31,10 @@ OFTEN: tuple[tuple[str, str], ...] = (
     ("eval.panel", "training.settings.EvalSettings"),
     ("checkpoint.every", "training.settings.CheckpointSettings"),
     ("checkpoint.keep", "training.settings.CheckpointSettings"),
+    ("launcher.jobs", "launching.settings.InlineSettings"),
+    ("sweep.name", "sweeping.settings.SweepSettings"),
+    ("sweep.metric", "sweeping.settings.SweepSettings"),
+    ("sweep.on_failure", "sweeping.settings.SweepSettings"),
     ("resume.allow", "training.settings.ResumeSettings"),
     ("tracker.mode", "tracking.settings.WandbSettings"),
 )
@@ -50,7 +54,8 @@ often used (KEY=VALUE):
 flags:
   --dry-run         print the resolved configuration and where each value comes from, touch nothing
   --config-dir DIR  a folder of your own that adds options; modules beside it can be named
-  -m, --multirun    run every combination of KEY=A,B
+  -m, --multirun    run every combination of KEY=A,B, each in a process of its own; the same command
+                    again continues; sweep.* and launcher.jobs say how (docs/sweeps.md)
   --cfg job         print the configuration as Hydra composes it (--resolve: with references filled)
   --info            what Hydra knows about the configuration; --hydra-help: its other flags
 

@@ -137,7 +137,14 @@ def test_a_dry_run_says_that_a_run_would_be_continued(tmp_path: Path) -> None:
         ),
         (["train", "--dryrun"], "error: there is no flag --dryrun; did you mean '--dry-run'?"),
         (["train", "--config-dir"], "error: --config-dir: expected a value after it, got nothing"),
-        (["train", "-m", "method.group_size=8,1"], "error: in the run method.group_size=1:"),
+        (["train", "-m", "optim.lr=1e-3,high"], "error: optim.lr: got 'high' (str), expected a"),
+        (["train", "-m", "seed=0"], "error: -m: no key has several values"),
+        (["train", "-m", "seed=0,1", "hydra/launcher=basic", "method.group_size=8,1"],
+         "error: in the run seed=0 method.group_size=1:"),
+        (["sweep", "stauts", "x"], "error: there is no 'sweep stauts'; did you mean 'status'?"),
+        (["sweep", "status"], "error: sweep status: expected the directory of a sweep"),
+        (["sweep", "status", "x", "y"], "error: sweep status: expected one directory, got x, y"),
+        (["sweep", "resume", "x"], "error: 'x' is no directory of a sweep and no sweep in"),
         (["train", "--cfg", "job", "optim.lrr=1"], "error: optim.lrr: optim has no setting 'lrr'"),
         (["eval"], ""),
         (
@@ -187,10 +194,29 @@ def test_hydras_own_flags_work_and_leave_nothing_behind(tmp_path: Path) -> None:
 
 def test_every_run_of_a_multirun_is_told_although_one_fails(tmp_path: Path) -> None:
     words = ["train", "-m", "run.root=runs", "policy=hf", "policy.path=.", "seed=0,1"]
+    said = selfdistill(tmp_path, *words, "sweep.name=both")
+    assert said.returncode == 1
+    for name in ("seed_0", "seed_1"):
+        assert f"{name}: failed: policy.path=.: no config.json" in said.stdout
+        log = tmp_path / "runs/multirun/both/logs" / f"{name}.log"
+        assert f"log: {log}" in said.stdout
+        assert "policy.path=.: no config.json" in log.read_text()
+
+
+def test_a_sweeper_of_hydra_may_be_chosen(tmp_path: Path) -> None:
+    words = ["train", "-m", "hydra/sweeper=basic", "policy=hf", "policy.path=.", "seed=0,1"]
     said = selfdistill(tmp_path, *words)
     assert said.returncode == 2
     assert said.stdout.count("exit 2") == 2
     assert said.stderr.count("policy.path=.: no config.json") == 2
+
+
+def test_combinations_that_break_a_rule_are_invalid_and_are_told(tmp_path: Path) -> None:
+    said = selfdistill(tmp_path, "train", "-m", "method.group_size=1", "seed=0,1", "sweep.name=s")
+    assert said.returncode == 1
+    assert "seed_0: invalid: method.group_size: got 1, but" in said.stdout
+    assert "2 cells: 2 invalid" in said.stdout
+    assert not (tmp_path / "runs/multirun/s/seed_0").exists()
 
 
 def test_completion_knows_commands_groups_and_options(tmp_path: Path) -> None:

@@ -34,12 +34,13 @@ from selfdistill_cli.cli import (
     export,
     plan,
     resume,
+    sweep,
     sync,
     validate,
     verify_resume,
 )
 from selfdistill_cli.cli.arguments import parse
-from selfdistill_cli.config import catalog, rules, sweeps
+from selfdistill_cli.config import axes, catalog, cells, rules
 from selfdistill_cli.config.checked import build
 from selfdistill_cli.config.compose import Composed, compose
 from selfdistill_cli.config.resolved import changed
@@ -87,7 +88,11 @@ def check_command(command: str, own: Path) -> None:
 def _check_train(rest: list[str], own: Path) -> None:
     arguments = parse(rest)
     if arguments.multirun:
-        sweeps.check_sweep(arguments.words, None, arguments.config_name)
+        space = axes.read_space(arguments.words, catalog.config_dirs(None))
+        made = cells.Cells(space, None, arguments.config_name)
+        first = made.check()
+        for planned in first.settings.sweep.build(space, {}).planned():
+            rules.check(made.make(planned.values).settings)
     elif arguments.config_dir:
         rules.check(compose(arguments.words, str(own)).settings)
     elif not arguments.help:
@@ -123,6 +128,7 @@ READERS: dict[str, Callable[[list[str]], object]] = {
     "export": export.parse,
     "plan": _check_plan,
     "resume": _check_resume,
+    "sweep": sweep.parse,
     "sync": sync.parse,
     "validate": lambda rest: composed(tuple(validate.parse(rest).words)),
     "verify-resume": _check_verify_resume,
