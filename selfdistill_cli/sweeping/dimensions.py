@@ -44,9 +44,7 @@ class Dimensions:
     def cells(self, params: Mapping[str, Any]) -> list[dict[str, str]]:
         """The cells of a trial."""
         chosen = {key: self.words[key](value) for key, value in params.items()}
-        return [
-            {key: {**chosen, **repeat}[key] for key in self.order} for repeat in self.repeated
-        ]
+        return [{key: {**chosen, **repeat}[key] for key in self.order} for repeat in self.repeated]
 
     def params(self, values: Mapping[str, str]) -> dict[str, Any]:
         """What was chosen for a cell; raises KeyError, ValueError if nothing could have been."""
@@ -91,7 +89,7 @@ def _check_averaged(
                 f"in {key}=0,1,2"
             )
         if key not in swept and key != "seed":
-            near = did_you_mean(key, swept)
+            near = did_you_mean(key, [*swept, *intervals])
             raise ConfigError(
                 f"sweep.averaged: '{key}' is not swept{near}; expected keys with several values"
             )
