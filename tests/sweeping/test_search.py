@@ -313,5 +313,5 @@ def test_without_optuna_the_remedy_is_told(tmp_path: Path, monkeypatch: pytest.M
     for name in [name for name in sys.modules if name.partition(".")[0] == "optuna"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "optuna", None)  # what Python takes for not installed
-    with pytest.raises(ConfigError, match='sweep: cannot import optuna.*pip install "optuna>=4'):
+    with pytest.raises(ConfigError, match=r'sweep: cannot import optuna.*install "optuna>=4'):
         make_search(tmp_path, "tpe", LR)

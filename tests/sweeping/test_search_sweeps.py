@@ -110,7 +110,7 @@ def test_pruned_cells_end_early_and_seeds_are_averaged(tmp_path: Path) -> None:
     assert f"{len(pruned)} pruned" in said
     study = open_study(only_sweep(tmp_path), ["maximize"])
     steps = [len(trial.intermediate_values) for trial in study.trials]
-    assert [n for n, trial in zip(steps, study.trials, strict=True) if trial.values][0] == 20
+    assert next(n for n, t in zip(steps, study.trials, strict=True) if t.values) == 20
     assert all(trial.intermediate_values for trial in study.trials)
 
 
