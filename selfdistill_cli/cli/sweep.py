@@ -140,7 +140,7 @@ def cancel(path: Path, names: Sequence[str]) -> int:
     """Stop cells: through the process that runs the sweep, or in the ledger if there is none."""
     from selfdistill_cli.analysis.ledger import ENDED, Ledger
     from selfdistill_cli.core.locks import acquire, holder_of
-    from selfdistill_cli.sweeping.requests import ask_to_cancel
+    from selfdistill_cli.sweeping.requests import ALL, ask_to_cancel
 
     ledger = Ledger(path)
     cells = ledger.cells()
@@ -153,7 +153,7 @@ def cancel(path: Path, names: Sequence[str]) -> int:
         raise ConfigError(f"{path.name}: nothing is left to cancel")
     holder = holder_of(path / ".lock")
     if holder is not None:
-        ask_to_cancel(path, left)
+        ask_to_cancel(path, left if names else [ALL])
         print(f"asked process {holder}, which runs the sweep, to cancel: {', '.join(left)}")
         return 0
     with acquire(path / ".lock", "sweep"):

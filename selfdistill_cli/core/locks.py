@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
+import time
 from pathlib import Path
 from typing import IO
 
 from selfdistill_cli.core.disk import writing
 from selfdistill_cli.core.errors import ConfigError, UserError
+
+LOOKS = 5
+LOOK_S = 0.02
 
 
 def acquire(path: Path, other: str) -> IO[str]:
@@ -26,7 +31,7 @@ def acquire(path: Path, other: str) -> IO[str]:
             f"delete it if no process uses {path.parent}, or choose another {other}"
         ) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(lock)
     except OSError as error:
         lock.seek(0)
         holder = lock.read().strip() or "unknown"
@@ -45,6 +50,15 @@ def acquire(path: Path, other: str) -> IO[str]:
         lock.write(str(os.getpid()))
         lock.flush()
     return lock
+
+
+def _lock(lock: IO[str]) -> None:
+    """Lock, or raise OSError; whoever only looks, as `holder_of`, is gone a moment later."""
+    for _ in range(LOOKS):
+        with contextlib.suppress(BlockingIOError):
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(LOOK_S)
+    return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def holder_of(path: Path) -> int | None:

@@ -87,6 +87,8 @@ class Engine:
     """How often a signal asked to stop."""
     told: int = 0
     """How many of them were passed on."""
+    given_up: bool = False
+    """Everything was cancelled: nothing more is proposed."""
     failed_fast: bool = False
     """A cell failed under on_failure=fail_fast."""
 
@@ -97,7 +99,7 @@ class Engine:
             self.folder.enter(self.proposer.planned())
             waiting = deque(n for n, c in self.folder.cells.items() if c.status not in ENDED)
             while True:
-                self._obey(waiting)
+                self._obey()
                 self._fill(waiting)
                 self._look(waiting)
                 self.display.progress(self.folder.cells, self._followers())
@@ -107,7 +109,7 @@ class Engine:
         return self._exit_code()
 
     def _is_over(self, waiting: deque[str]) -> bool:
-        return not waiting and self.proposer.finished()
+        return not waiting and (self.given_up or self.proposer.finished())
 
     def _stopping(self) -> bool:
         return self.requests > 0 or self.failed_fast
@@ -127,7 +129,7 @@ class Engine:
         """Start cells while there is room for them."""
         while len(self.active) < self.slots.count and not self._stopping():
             if not waiting:
-                planned = self.proposer.next()
+                planned = None if self.given_up else self.proposer.next()
                 if planned is None:
                     return
                 (name,) = self.folder.enter([planned])
@@ -213,7 +215,7 @@ class Engine:
         active.reason = active.reason or reason
         active.process.ask()
 
-    def _obey(self, waiting: deque[str]) -> None:
+    def _obey(self) -> None:
         """Do what signals and `selfdistill sweep cancel` ask for."""
         if self.requests > self.told:
             self.told = self.requests
@@ -223,10 +225,18 @@ class Engine:
                 if self.told > 1:
                     active.process.kill()
         for name in requests.taken(self.folder.path):
-            if name in self.active:
-                self._ask(self.active[name], "cancelled")
-            elif name in self.folder.cells and self.folder.cells[name].status not in ENDED:
-                self._note(name, status="cancelled")
+            if name == requests.ALL:
+                self.given_up = True
+                for left in list(self.folder.cells):
+                    self._cancel(left)
+            else:
+                self._cancel(name)
+
+    def _cancel(self, name: str) -> None:
+        if name in self.active:
+            self._ask(self.active[name], "cancelled")
+        elif name in self.folder.cells and self.folder.cells[name].status not in ENDED:
+            self._note(name, status="cancelled")
 
     @contextmanager
     def _signals(self) -> Generator[None, None, None]:

@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from selfdistill_cli.analysis.ledger import Cell
 from selfdistill_cli.core.disk import writing
+from selfdistill_cli.core.errors import RunError
 from selfdistill_cli.core.locks import holder_of
 from selfdistill_cli.sweeping.keeper import END_S, LEFTOVERS_S, started_at
 from selfdistill_cli.sweeping.settings import SweepSettings
@@ -90,7 +91,7 @@ class LocalStarter:
         paths = Paths(self.folder, cell.name)
         lock = paths.lock.open("a+")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _hold(lock, cell.name)
             order = self._order(cell, paths, lock.fileno())
             with writing(paths.order):
                 paths.who.unlink(missing_ok=True)
@@ -225,6 +226,16 @@ class Kept:
     def _send(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             self.keeper.send_signal(number)
+
+
+def _hold(lock: IO[str], name: str) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise RunError(
+            f"{name} still has a process of an earlier start, which could not be ended (see "
+            f"{lock.name}); end it, and give the same command again"
+        ) from error
 
 
 def _import_path() -> str:

@@ -51,7 +51,11 @@ class Proposer(Protocol):
         ...
 
     def should_stop(self, name: str, step: int, value: float | None) -> bool:
-        """Whether a running cell, whose metric is `value` at `step`, should end as `pruned`."""
+        """Whether a running cell, whose metric is `value` at `step`, should end as `pruned`.
+
+        Asked in order of steps, for each line with the metric; a cell that is resumed starts with
+        those of its earlier attempts. None: the value was not finite.
+        """
         ...
 
     def report(self) -> list[str]:

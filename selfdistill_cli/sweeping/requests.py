@@ -7,6 +7,9 @@ from pathlib import Path
 
 from selfdistill_cli.core.disk import writing
 
+ALL = ".all"
+"""Instead of a name: every cell that is left, and those that a search would still propose."""
+
 
 def ask_to_cancel(folder: Path, names: Iterable[str]) -> None:
     """Leave a request for each cell; the process that runs the sweep takes it. Raises RunError."""

@@ -11,7 +11,7 @@ from selfdistill_cli.analysis.ledger import Ledger
 from selfdistill_cli.config import catalog
 from selfdistill_cli.config.axes import Space, read_space
 from selfdistill_cli.config.cells import Cells, Made
-from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.core.errors import ConfigError, did_you_mean
 from selfdistill_cli.sweeping import table
 from selfdistill_cli.sweeping.display import make_display
 from selfdistill_cli.sweeping.engine import Engine
@@ -20,6 +20,7 @@ from selfdistill_cli.sweeping.processes import LocalStarter, Starter
 from selfdistill_cli.sweeping.proposals import Proposer
 from selfdistill_cli.sweeping.settings import SweepSettings
 from selfdistill_cli.sweeping.slots import num_cores, slots_for, visible_gpus
+from selfdistill_cli.tracking.metrics_file import read
 
 PLAN_SHOWN = 30
 
@@ -110,8 +111,20 @@ def closing(folder: SweepFolder, code: int) -> list[str]:
         "",
         table.counts(cells) + (f": {again}" if again else ""),
         *wrong,
+        *_unmeasured(folder),
         *([f"to start them again: {remedy}"] if wrong else []),
     ]
+
+
+def _unmeasured(folder: SweepFolder) -> list[str]:
+    """Say so if no cell has a value of the metric, and which is meant."""
+    done = [cell for cell in folder.cells.values() if cell.status == "done"]
+    if not done or any(cell.objective is not None for cell in done):
+        return []
+    metric = folder.ledger.plan()["metric"]
+    logged = {key for line in read(folder.path / done[0].name / "metrics.jsonl") for key in line}
+    near = did_you_mean(metric, logged) or "; eval/... need eval.every above 0"
+    return [f"sweep.metric: no cell has logged '{metric}'{near}"]
 
 
 def command_of(path: Path) -> Command:

@@ -13,6 +13,7 @@ from selfdistill_cli.tracking.readout import duration, number
 
 HEADER = ("cell", "status", "step", "objective", "time", "attempt")
 WIDEST = 60
+NAMES_SHOWN = 5
 WRONG = ("failed", "nan", "invalid")
 
 
@@ -65,16 +66,24 @@ def counts(cells: Iterable[Cell]) -> str:
 
 
 def failures(cells: Iterable[Cell]) -> list[str]:
-    """Every cell that went wrong with its own error and log."""
+    """Every cell that went wrong with its own error and log; equal reasons of many are one."""
     found: list[str] = []
+    invalid: dict[str, list[str]] = {}
     for cell in cells:
-        if cell.status in WRONG:
-            said = (cell.error or "").strip().splitlines() or ["no message"]
-            found.append(f"{cell.name}: {cell.status}: {said[0]}")
-            found += [f"    {line}" for line in said[1:]]
-            if cell.status != "invalid":
-                found.append(f"    log: {cell.log}")
+        if cell.status == "invalid":
+            invalid.setdefault(cell.error or "", []).append(cell.name)
+        elif cell.status in WRONG:
+            found += _reason(f"{cell.name}: {cell.status}", cell.error)
+            found.append(f"    log: {cell.log}")
+    for error, names in invalid.items():
+        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        found += _reason(f"{', '.join(names[:NAMES_SHOWN])}{more}: invalid", error)
     return found
+
+
+def _reason(what: str, error: str | None) -> list[str]:
+    said = (error or "").strip().splitlines() or ["no message"]
+    return [f"{what}: {said[0]}", *(f"    {line}" for line in said[1:])]
 
 
 def total_steps(folder: Path, name: str) -> int:

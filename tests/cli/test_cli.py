@@ -214,7 +214,7 @@ def test_a_sweeper_of_hydra_may_be_chosen(tmp_path: Path) -> None:
 def test_combinations_that_break_a_rule_are_invalid_and_are_told(tmp_path: Path) -> None:
     said = selfdistill(tmp_path, "train", "-m", "method.group_size=1", "seed=0,1", "sweep.name=s")
     assert said.returncode == 1
-    assert "seed_0: invalid: method.group_size: got 1, but" in said.stdout
+    assert "seed_0, seed_1: invalid: method.group_size: got 1, but" in said.stdout
     assert "2 cells: 2 invalid" in said.stdout
     assert not (tmp_path / "runs/multirun/s/seed_0").exists()
 

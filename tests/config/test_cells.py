@@ -1,4 +1,4 @@
-"""Axes of a sweep: read, checked before anything starts, and made into cells as Hydra makes them."""
+"""Axes of a sweep: read, checked before anything starts, and made into cells as by Hydra."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_key_that_only_some_options_have_is_no_mistake() -> None:
     some.check()
     values = {"method": "gear", "method.credit.temperature": "0.5"}
     assert some.make(values).container["method"]["credit"]["temperature"] == 0.5
-    with pytest.raises(ConfigError, match="method.credit has no setting 'temperature'"):
+    with pytest.raises(ConfigError, match=r"method\.credit has no setting 'temperature'"):
         some.make({**values, "method": "grpo"})
 
 

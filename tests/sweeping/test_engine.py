@@ -203,3 +203,9 @@ def test_keeper_that_is_killed_takes_its_cell_with_it(tmp_path: Path, keeper_too
     end(process, expect=1)
     assert statuses(tmp_path) == {"seed_0": "failed", "seed_1": "done"}
     assert not lives(pid)
+
+
+def test_a_metric_that_nobody_logs_is_told(tmp_path: Path) -> None:
+    said = end(drive(tmp_path, "seed=0,1", "sweep.metric=eval/sucess", "run.max_steps=1"))
+    assert "no cell has logged 'eval/sucess'; did you mean 'eval/success'?" in said
+    assert statuses(tmp_path) == {"seed_0": "done", "seed_1": "done"}

@@ -5,16 +5,20 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import time
 from pathlib import Path
 
 import pytest
 
+from selfdistill_cli.analysis.ledger import Ledger
 from selfdistill_cli.config.compose import compose
 from selfdistill_cli.sweeping.bounded_log import BoundedLog
+from selfdistill_cli.sweeping.folder import Command, open_folder
 from selfdistill_cli.sweeping.outcome import outcome_of
 from selfdistill_cli.sweeping.processes import Ended
 from selfdistill_cli.sweeping.readings import Follower, objective_of
 from selfdistill_cli.sweeping.slots import slots_for, visible_gpus
+from selfdistill_cli.sweeping.start import planned
 
 
 @pytest.mark.parametrize(
@@ -22,12 +26,12 @@ from selfdistill_cli.sweeping.slots import slots_for, visible_gpus
     [
         (["run.num_threads=2"], 8, [], 4, None, ""),
         (["launcher.jobs=3"], 8, [], 3, None, ""),
-        (["launcher.jobs=9", "run.num_threads=2"], 8, [], 4, None, "4 instead of 9 at once (8 cores"),
+        (["launcher.jobs=9", "run.num_threads=2"], 8, [], 4, None, "4 instead of 9 at once (8"),
         (["launcher.jobs=2"], 1, [], 1, None, "1 instead of 2"),
         ([], 64, ["0", "1", "2"], 3, ["0", "1", "2"], ""),
         (["launcher=local", "launcher.num_processes=2"], 64, ["4", "5", "6"], 1, ["4,5"], ""),
         (["launcher=local", "launcher.num_processes=2", "launcher.jobs=3"], 64,
-         ["0", "1", "2", "3"], 2, ["0,1", "2,3"], "2 instead of 3 at once (4 GPUs, 2 for each cell)"),
+         ["0", "1", "2", "3"], 2, ["0,1", "2,3"], "2 instead of 3 at once (4 GPUs, 2 for each"),
         (["zero.device=cpu"], 4, ["0"], 4, None, ""),
     ],
 )  # fmt: skip
@@ -129,3 +133,19 @@ def test_the_run_s_own_error_of_the_last_attempt_is_told(tmp_path: Path) -> None
     (tmp_path / "logs/attempt_3").mkdir()  # which ended before it came so far
     assert outcome_of(failed, None, tmp_path, 0.5)[0] == "failed"
     assert outcome_of(OVER, None, tmp_path, math.nan)[0] == "nan"
+
+
+def test_five_hundred_cells_are_planned_in_under_two_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one core, from the words to the written plan."""
+    monkeypatch.chdir(tmp_path)
+    words = ("seed=range(125)", "method=gear,grpo", "optim.lr=1e-3,1e-4", "run.max_steps=3")
+    begun = time.process_time()
+    command = Command(words=words, config_dir=None, config_name="train")
+    space, _, made = planned(command)
+    folder = open_folder(command, space, made.settings)
+    names = folder.enter(made.settings.sweep.build(space, {}).planned())
+    assert time.process_time() - begun < 2.0
+    folder.close()
+    assert len(set(names)) == len(Ledger(folder.path).cells()) == 500

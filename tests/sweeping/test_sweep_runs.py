@@ -1,4 +1,4 @@
-"""Whole sweeps of runs that train, killed at a random moment: ledger, errors, logs and W&B files."""
+"""Whole sweeps of runs that train, killed at a random moment: ledger, errors, logs, W&B files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL = (
 TROUBLE = {
     "late": ({"env": {"trouble": "late"}}, "failed", "env.trouble: got 'late', expected tasks"),
     "kill": ({"env": {"trouble": "kill"}}, "failed", "killed by signal 9 (SIGKILL)"),
-    "diverges": ({"optim": {"lr": 1e38}}, "nan", "finite"),
+    "diverges": ({"optim": {"lr": 1e30, "weight_decay": 1e30}}, "nan", "not finite"),
 }
 """What goes wrong under an experiment, the status, and what is said of it."""
 
@@ -109,7 +109,7 @@ def test_retry_after_the_cause_was_mended(tmp_path: Path) -> None:
     own = [word for word in SMALL if not word.startswith(("env=", "tracker="))]
     words = [*own, "tracker=none", "env.data=a.jsonl,b.jsonl", "launcher.jobs=1"]
     said = selfdistill(tmp_path, "train", "-m", *words, "sweep.name=s", expect=1)
-    assert said.count("failed: env.data: ") == 2 * 2  # as it happens, and in the list at the end
+    assert said.count("failed: ") == 2 * 2  # as it happens, and in the list at the end
     problem = {"prompt": "Write inc(x).", "entry_point": "inc"}
     lines = [
         {**problem, "task_id": f"c/{i}", "calls": [{"args": [i], "expected": i + 1}]}
