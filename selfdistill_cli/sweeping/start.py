@@ -122,9 +122,14 @@ def _unmeasured(folder: SweepFolder) -> list[str]:
     if not done or any(cell.objective is not None for cell in done):
         return []
     metric = folder.ledger.plan()["metric"]
+    metrics = [metric] if isinstance(metric, str) else metric
     logged = {key for line in read(folder.path / done[0].name / "metrics.jsonl") for key in line}
-    near = did_you_mean(metric, logged) or "; eval/... need eval.every above 0"
-    return [f"sweep.metric: no cell has logged '{metric}'{near}"]
+    return [
+        f"sweep.metric: no cell has logged '{each}'"
+        + (did_you_mean(each, logged) or "; eval/... need eval.every above 0")
+        for each in metrics
+        if each not in logged
+    ]
 
 
 def command_of(path: Path) -> Command:

@@ -228,6 +228,28 @@ def test_a_bad_trial_is_pruned_early(tmp_path: Path) -> None:
     assert search.study.trials[4].intermediate_values[10] == 50.0
 
 
+@pytest.mark.parametrize("pruner", ["halving", "hyperband"])
+def test_rungs_stop_most_trials_after_their_first_steps(tmp_path: Path, pruner: str) -> None:
+    search = make_search(
+        tmp_path, "random", LR, trials=12, pruner=pruner, pruner_warmup_steps=2,
+        reduction_factor=2,
+    )  # fmt: skip
+    lengths: list[int] = []
+    for trial in range(12):
+        planned = search.next()
+        assert planned is not None
+        search.named(f"cell{trial}", planned)
+        level = 12.0 - trial  # each is worse than all before it
+        step = 1
+        while step < 16 and not search.should_stop(f"cell{trial}", step, level):
+            step += 1
+        lengths.append(step)
+        search.tell(f"cell{trial}", "done" if step == 16 else "pruned", level)
+    assert lengths[0] == 16
+    assert sum(length < 16 for length in lengths) >= 6
+    assert min(lengths) >= 2
+
+
 def test_a_step_of_several_seeds_counts_when_all_have_it(tmp_path: Path) -> None:
     search = make_search(
         tmp_path, "tpe", LR, "seed=0,1", trials=2, pruner="median", pruner_startup_trials=1

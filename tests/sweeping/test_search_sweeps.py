@@ -79,12 +79,12 @@ def test_killed_search_goes_on_from_its_journal(tmp_path: Path) -> None:
     end(search(whole, *words, deeds=DEEDS), expect=1)
     assert chosen(folder) == chosen(whole)
 
-    # The same command again starts nothing; more trials go on.
+    # More trials go on, and start nothing else.
     starts = [cell.attempt for cell in found.values()]
-    assert "best: trial" in end(search(folder, *words, deeds=DEEDS), expect=1)
-    assert [cell.attempt for cell in cells(folder).values()] == starts
-    end(search(folder, LR, "sweep.trials=12", "sweep.startup_trials=3"), expect=1)
-    assert len(cells(folder)) == len(trials_of(folder)) == 12
+    said = end(search(folder, LR, "sweep.trials=12", "sweep.startup_trials=3"), expect=1)
+    assert "best: trial" in said
+    assert [cell.attempt for cell in cells(folder).values()] == [*starts, 1, 1]
+    assert len(trials_of(folder)) == 12
     assert chosen(folder)[:10] == chosen(whole)
 
 
@@ -95,23 +95,19 @@ def _sorted_words(said: str) -> str:
     return f"{before}: {', '.join(sorted(words.split(', '), key=lambda word: word.split()[1]))}"
 
 
-def test_pruned_cells_end_early_and_seeds_are_averaged(tmp_path: Path) -> None:
-    words = (LR, "sweep.trials=8", "sweep.pruner=median", "sweep.pruner_startup_trials=2")
-    said = end(search(tmp_path, *words, "run.max_steps=20", step_s=0.05))
-    found = cells(tmp_path).values()
-    pruned = [cell for cell in found if cell.status == "pruned"]
-    assert 1 <= len(pruned) <= 6
-    assert Counter(trials_of(tmp_path)) == {"COMPLETE": 8 - len(pruned), "PRUNED": len(pruned)}
-    lengths = [
-        len((only_sweep(tmp_path) / cell.name / "metrics.jsonl").read_text().splitlines())
-        for cell in pruned
-    ]
-    assert max(lengths) < 20
+def test_pruned_cells_end_early(tmp_path: Path) -> None:
+    words = (LR, "sweep.trials=7", "sweep.pruner=median", "sweep.pruner_startup_trials=2")
+    said = end(search(tmp_path, *words, "run.max_steps=15", step_s=0.05))
+    pruned = [cell for cell in cells(tmp_path).values() if cell.status == "pruned"]
+    assert 1 <= len(pruned) <= 5
+    assert Counter(trials_of(tmp_path)) == {"COMPLETE": 7 - len(pruned), "PRUNED": len(pruned)}
+    for cell in pruned:
+        metrics = only_sweep(tmp_path) / cell.name / "metrics.jsonl"
+        assert len(metrics.read_text().splitlines()) < 15
     assert f"{len(pruned)} pruned" in said
-    study = open_study(only_sweep(tmp_path), ["maximize"])
-    steps = [len(trial.intermediate_values) for trial in study.trials]
-    assert next(n for n, t in zip(steps, study.trials, strict=True) if t.values) == 20
-    assert all(trial.intermediate_values for trial in study.trials)
+    for trial in open_study(only_sweep(tmp_path), ["maximize"]).trials:
+        steps = len(trial.intermediate_values)
+        assert steps == 15 if trial.state.name == "COMPLETE" else 1 <= steps < 15
 
 
 def test_several_metrics_with_processes_and_seeds(tmp_path: Path) -> None:
@@ -150,8 +146,6 @@ def test_a_combination_that_breaks_a_rule_is_a_trial_that_failed(tmp_path: Path)
     [
         (["optim.lrr=interval(1e-6,1e-4)"], "did you mean 'lr'"),
         (["optim.lr=tag(lgo,interval(1e-6,1e-4))"], "there is no tag 'lgo'; did you mean 'log'"),
-        ([LR, "sweep.trails=10"], "did you mean 'trials'"),
-        ([LR, "sweep.metric=[a,b]"], "sweep.direction"),
     ],
 )
 def test_mistakes_in_typing_stop_before_anything_is_written(
