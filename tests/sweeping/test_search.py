@@ -13,7 +13,7 @@ from searches import Objective, Values, make_search, play
 from selfdistill_cli.analysis.ledger import Cell, Status
 from selfdistill_cli.config.axes import read_space
 from selfdistill_cli.config.catalog import config_dirs
-from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.core.errors import ConfigError, DataError
 from selfdistill_cli.sweeping.journal import JOURNAL
 from selfdistill_cli.sweeping.search import Search
 
@@ -194,6 +194,16 @@ def test_a_lost_journal_is_made_again_from_the_ledger(tmp_path: Path) -> None:
     again = make_search(tmp_path, "tpe", *words, trials=6, known=cells_of(search))
     assert [(trial.params, trial.values) for trial in again.study.trials] == before
     assert again.next() is None
+
+
+def test_a_damaged_journal_is_named_with_the_remedy(tmp_path: Path) -> None:
+    search = make_search(tmp_path, "tpe", LR, trials=3)
+    play(search, lambda values: ("done", 0.5))
+    path = tmp_path / JOURNAL
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:4], "damaged\n", *lines[4:]]))
+    with pytest.raises(DataError, match=r"optuna\.journal cannot be read.*delete it"):
+        make_search(tmp_path, "tpe", LR, trials=3, known=cells_of(search))
 
 
 def test_more_choices_than_before_keep_the_trials(tmp_path: Path) -> None:
