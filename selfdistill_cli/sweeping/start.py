@@ -105,7 +105,9 @@ def closing(folder: SweepFolder, code: int) -> list[str]:
     """What came of the sweep."""
     cells = list(folder.cells.values())
     wrong = table.failures(cells)
-    remedy = f"selfdistill sweep retry {folder.path}"
+    kinds = [kind for kind in table.WRONG if any(cell.status == kind for cell in cells)]
+    which = "" if kinds == ["failed"] else f" {' '.join(kinds)}"
+    remedy = f"selfdistill sweep retry {folder.path}{which}"
     again = "the same command, or selfdistill sweep resume, continues" if code == 75 else ""
     return [
         "",
