@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import time
 from collections import deque
@@ -21,10 +20,10 @@ from selfdistill_cli.core.errors import ConfigError, Preempted
 from selfdistill_cli.sweeping import requests
 from selfdistill_cli.sweeping.folder import SweepFolder
 from selfdistill_cli.sweeping.jobs import prepare
-from selfdistill_cli.sweeping.outcome import Reason, outcome_of
+from selfdistill_cli.sweeping.outcome import Reason, finite, outcome_of
 from selfdistill_cli.sweeping.processes import Ended, Running, Starter
 from selfdistill_cli.sweeping.proposals import Proposer
-from selfdistill_cli.sweeping.readings import Follower, objective_of
+from selfdistill_cli.sweeping.readings import Follower
 from selfdistill_cli.sweeping.settings import SweepSettings
 from selfdistill_cli.sweeping.slots import Slots
 
@@ -179,10 +178,10 @@ class Engine:
     ) -> None:
         """Write down how an attempt ended, and what follows from it."""
         follower = Follower(Path(cell.run), self.settings.metric, 0)
-        values = follower.values if follower.news() else []
-        objective = objective_of(values, self.settings.objective, self.settings.direction)
+        follower.news()
+        objective = follower.objective(self.settings.objective, self.settings.direction)
         status, error = outcome_of(ended, reason, Path(cell.run), objective)
-        shown = objective if objective is None or math.isfinite(objective) else None
+        shown = objective if finite(objective) else None
         again = status == "failed" and self._again(cell)
         self._note(
             cell.name,

@@ -27,7 +27,7 @@ def outcome_of(
     `reason` is why the sweep asked it to stop, None if it did not.
     """
     if ended.code == 0:
-        return ("done", None) if _finite(objective) else ("nan", "the objective is not finite")
+        return ("done", None) if finite(objective) else ("nan", "the objective is not finite")
     if ended.code == Preempted.exit_code or (ended.asked and ended.code in STOPPED):
         return reason or "preempted", None
     told = error_of(run)
@@ -35,7 +35,8 @@ def outcome_of(
     return "nan" if kind == Diverged.__name__ else "failed", _message(ended, told)
 
 
-def _finite(objective: float | list[float] | None) -> bool:
+def finite(objective: float | list[float] | None) -> bool:
+    """Whether each of its numbers is; True without any."""
     values = objective if isinstance(objective, list) else [objective]
     return all(value is None or math.isfinite(value) for value in values)
 

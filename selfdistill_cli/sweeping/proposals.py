@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from selfdistill_cli.analysis.ledger import Cell, Status
@@ -22,10 +23,11 @@ class Planned:
 
 
 class Proposer(Protocol):
-    """Proposes cells. Built as `Implementation(settings, space, known)`.
+    """Proposes cells. Built as `Implementation(settings, space, known, folder)`.
 
     `known` are the cells of the ledger by name: a proposer that learns takes what ended from there,
-    as after a stop. One that did not end is started again without being proposed again.
+    as after a stop. One that did not end is started again without being proposed again. `folder` is
+    the directory of the sweep, for what a proposer has to remember.
     """
 
     def planned(self) -> Sequence[Planned]:
@@ -56,11 +58,17 @@ class Proposer(Protocol):
         """
         ...
 
+    def report(self) -> list[str]:
+        """Lines about what was found, at the end of the sweep."""
+        ...
+
 
 class Grid:
     """A `Proposer` that knows every cell beforehand; the last axis changes fastest."""
 
-    def __init__(self, settings: SweepSettings, space: Space, known: Mapping[str, Cell]):
+    def __init__(
+        self, settings: SweepSettings, space: Space, known: Mapping[str, Cell], folder: Path
+    ):
         if space.intervals:
             keys = ", ".join(interval.key for interval in space.intervals)
             raise ConfigError(
@@ -92,3 +100,7 @@ class Grid:
     def should_stop(self, name: str, step: int, value: float | None) -> bool:
         """Never."""
         return False
+
+    def report(self) -> list[str]:
+        """Nothing: `selfdistill sweep report` compares."""
+        return []

@@ -15,37 +15,51 @@ How = Literal["final", "best", "auc"]
 class Follower:
     """Reads the lines that were added to a metrics.jsonl since the last time."""
 
-    def __init__(self, run: Path, metric: str, total_steps: int):
+    def __init__(self, run: Path, metric: str | Sequence[str], total_steps: int):
         self.path = run / "metrics.jsonl"
         self.total_steps = total_steps
-        self.metric = metric
+        self.metrics = [metric] if isinstance(metric, str) else list(metric)
         self.step = 0
-        self.values: list[tuple[int, float | None]] = []
+        self.series: dict[str, list[tuple[int, float | None]]] = {m: [] for m in self.metrics}
         self._position = 0
         self._rest = b""
 
+    @property
+    def values(self) -> list[tuple[int, float | None]]:
+        """All values so far of the metric, of several the first."""
+        return self.series[self.metrics[0]]
+
+    def objective(self, how: How, direction: str | Sequence[str]) -> float | list[float] | None:
+        """What the metric comes to, or each of several; None while one has no value."""
+        if isinstance(direction, str):
+            return objective_of(self.values, how, direction)
+        each = zip(self.series.values(), direction, strict=True)
+        found = [objective_of(values, how, way) for values, way in each]
+        return None if None in found else [value for value in found if value is not None]
+
     def news(self) -> list[tuple[int, float | None]]:
-        """New values of the metric, (step, value); None is one that was not finite.
+        """New values of the (first) metric, (step, value); None is one that was not finite.
 
         A file that became shorter was cut back by a resume, and is read from its start.
         """
         try:
             with self.path.open("rb") as file:
                 if file.seek(0, 2) < self._position:
-                    self._position, self._rest, self.values = 0, b"", []
+                    self._position, self._rest = 0, b""
+                    self.series = {metric: [] for metric in self.metrics}
                 file.seek(self._position)
                 data = file.read()
                 self._position = file.tell()
         except OSError:
             return []
         *lines, self._rest = (self._rest + data).split(b"\n")
-        found: list[tuple[int, float | None]] = []
+        known = len(self.values)
         for line in filter(None, map(_parsed, lines)):
             self.step = line["step"]
-            if self.metric in line:
-                found.append((self.step, line[self.metric]))
-        self.values += found
-        return found
+            for metric in self.metrics:
+                if metric in line:
+                    self.series[metric].append((self.step, line[metric]))
+        return self.values[known:]
 
 
 def _parsed(raw: bytes) -> dict[str, Any] | None:

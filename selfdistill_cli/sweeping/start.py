@@ -52,6 +52,7 @@ def planned(command: Command) -> tuple[Space, Cells, Made]:
     made = cells.check()
     if not isinstance(made.settings.sweep, SweepSettings):
         raise ConfigError("sweep: expected one of the group's options, for example sweep=grid")
+    made.settings.sweep.check(space)
     return space, cells, made
 
 
@@ -64,7 +65,7 @@ def _run(
 ) -> int:
     settings = made.settings.sweep
     assert isinstance(settings, SweepSettings)
-    proposer: Proposer = settings.build(space, dict(folder.cells))
+    proposer: Proposer = settings.build(space, dict(folder.cells), folder.path)
     folder.enter(proposer.planned())
     slots = slots_for(made.settings, num_cores(), visible_gpus())
     for line in _introduction(folder, slots.count, slots.note):
@@ -78,7 +79,7 @@ def _run(
         code = engine.run()
     finally:
         display.close()
-    for line in closing(folder, code):
+    for line in [*closing(folder, code), *proposer.report()]:
         print(line, flush=True)
     return code
 
@@ -123,9 +124,14 @@ def _unmeasured(folder: SweepFolder) -> list[str]:
     if not done or any(cell.objective is not None for cell in done):
         return []
     metric = folder.ledger.plan()["metric"]
+    metrics = [metric] if isinstance(metric, str) else metric
     logged = {key for line in read(folder.path / done[0].name / "metrics.jsonl") for key in line}
-    near = did_you_mean(metric, logged) or "; eval/... need eval.every above 0"
-    return [f"sweep.metric: no cell has logged '{metric}'{near}"]
+    return [
+        f"sweep.metric: no cell has logged '{each}'"
+        + (did_you_mean(each, logged) or "; eval/... need eval.every above 0")
+        for each in metrics
+        if each not in logged
+    ]
 
 
 def command_of(path: Path) -> Command:

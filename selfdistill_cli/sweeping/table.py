@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from selfdistill_cli.analysis.ledger import STATUSES, Cell
-from selfdistill_cli.sweeping.readings import Follower, How, objective_of
+from selfdistill_cli.sweeping.readings import Follower, How
 from selfdistill_cli.tracking.readout import duration, number
 
 HEADER = ("cell", "status", "step", "objective", "time", "attempt")
@@ -33,10 +33,10 @@ def row(
 
 
 def running_row(
-    cell: Cell, follower: Follower, how: How, direction: str, seconds: float
+    cell: Cell, follower: Follower, how: How, direction: str | Sequence[str], seconds: float
 ) -> list[str]:
     """A cell that runs: how far it is, and its objective so far."""
-    objective = objective_of(follower.values, how, direction)
+    objective = follower.objective(how, direction)
     return row(cell, f"{follower.step}/{follower.total_steps}", objective, seconds)
 
 

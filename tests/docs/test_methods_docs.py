@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,8 +92,11 @@ def _check_train(rest: list[str], own: Path) -> None:
         space = axes.read_space(arguments.words, catalog.config_dirs(None))
         made = cells.Cells(space, None, arguments.config_name)
         first = made.check()
-        for planned in first.settings.sweep.build(space, {}).planned():
-            rules.check(made.make(planned.values).settings)
+        first.settings.sweep.check(space)
+        with tempfile.TemporaryDirectory() as folder:
+            proposer = first.settings.sweep.build(space, {}, Path(folder))
+            for planned in proposer.planned() or [proposer.next()]:
+                rules.check(made.make(planned.values).settings)
     elif arguments.config_dir:
         rules.check(compose(arguments.words, str(own)).settings)
     elif not arguments.help:

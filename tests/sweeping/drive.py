@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 
 from selfdistill_cli.cli.main import exit_code
@@ -12,5 +13,5 @@ from selfdistill_cli.sweeping.start import sweep
 
 if __name__ == "__main__":
     command = Command(words=tuple(sys.argv[1:]), config_dir=None, config_name="train")
-    starter = functools.partial(LocalStarter, module="stand_in")
+    starter = functools.partial(LocalStarter, module=os.environ.get("CELL", "stand_in"))
     sys.exit(exit_code(lambda: sweep(command, starter=starter)))

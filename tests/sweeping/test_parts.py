@@ -145,7 +145,7 @@ def test_five_hundred_cells_are_planned_in_under_two_seconds(
     command = Command(words=words, config_dir=None, config_name="train")
     space, _, made = planned(command)
     folder = open_folder(command, space, made.settings)
-    names = folder.enter(made.settings.sweep.build(space, {}).planned())
+    names = folder.enter(made.settings.sweep.build(space, {}, folder.path).planned())
     assert time.process_time() - begun < 2.0
     folder.close()
     assert len(set(names)) == len(Ledger(folder.path).cells()) == 500
