@@ -1,4 +1,4 @@
-"""`selfdistill sweep status|resume|retry|cancel DIR`: a sweep after `train -m` has started it."""
+"""`selfdistill sweep WORD DIR`: a sweep after `train -m` has started it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ usage: selfdistill sweep status DIR               one row for each cell; works w
        selfdistill sweep retry DIR [WHICH ...]    start cells again that ended: failed (the
                                                   default), nan, invalid, cancelled, or their names
        selfdistill sweep cancel DIR [NAME ...]    stop cells with a checkpoint, or all that are left
+       selfdistill sweep report DIR [OUT]         tables and pictures, in DIR/report
 
 DIR is the directory of a sweep, runs/multirun/NAME, or its NAME. A sweep is started with
 `selfdistill train -m KEY=A,B`.
@@ -59,8 +60,10 @@ def parse(argv: Sequence[str]) -> SweepArguments:
         raise UserError(f"there is no flag {flags[0]}; see selfdistill sweep --help")
     if not rest:
         raise UserError(f"sweep {word}: expected the directory of a sweep")
-    if word in ("status", "resume") and len(rest) > 1:
-        raise UserError(f"sweep {word}: expected one directory, got {', '.join(rest)}")
+    most = {"status": 1, "resume": 1, "report": 2}.get(word)
+    if most is not None and len(rest) > most:
+        wanted = "one directory" if most == 1 else "a directory and where to write"
+        raise UserError(f"sweep {word}: expected {wanted}, got {', '.join(rest)}")
     return SweepArguments(word=word, folder=rest[0], names=tuple(rest[1:]))
 
 
@@ -79,12 +82,13 @@ def find_sweep(name: str) -> Path:
 
 
 def status(path: Path, names: Sequence[str]) -> int:
-    """Print what is known now; touches nothing."""
+    """Print what is known now."""
     from selfdistill_cli.analysis.ledger import Ledger
     from selfdistill_cli.core.locks import holder_of
     from selfdistill_cli.sweeping import table
     from selfdistill_cli.sweeping.readings import Follower
 
+    _ask_cluster(path)
     ledger = Ledger(path)
     plan, cells = ledger.plan(), ledger.cells()
     holder = holder_of(path / ".lock")
@@ -119,6 +123,7 @@ def retry(path: Path, names: Sequence[str]) -> int:
     from selfdistill_cli.analysis.ledger import Ledger
     from selfdistill_cli.sweeping.start import command_of, sweep
 
+    _ask_cluster(path)
     cells = Ledger(path).cells()
     wanted = names or ("failed",)
     unknown = [name for name in wanted if name not in RETRIED and name not in cells]
@@ -140,8 +145,10 @@ def cancel(path: Path, names: Sequence[str]) -> int:
     """Stop cells: through the process that runs the sweep, or in the ledger if there is none."""
     from selfdistill_cli.analysis.ledger import ENDED, Ledger
     from selfdistill_cli.core.locks import acquire, holder_of
+    from selfdistill_cli.launching import slurm
     from selfdistill_cli.sweeping.requests import ALL, ask_to_cancel
 
+    _ask_cluster(path)
     ledger = Ledger(path)
     cells = ledger.cells()
     unknown = [name for name in names if name not in cells]
@@ -158,9 +165,35 @@ def cancel(path: Path, names: Sequence[str]) -> int:
         return 0
     with acquire(path / ".lock", "sweep"):
         for name in left:
+            job = cells[name].job
+            if job is not None:
+                slurm.cancel(job)
             ledger.append(name, status="cancelled", time=time.time())
     print(f"cancelled: {', '.join(left)}")
     return 0
+
+
+def report(path: Path, names: Sequence[str]) -> int:
+    """Write tables and pictures."""
+    from selfdistill_cli.analysis.sweep_report import report as write
+
+    _ask_cluster(path)
+    for file in write(path, Path(names[0]) if names else None):
+        print(file)
+    return 0
+
+
+def _ask_cluster(path: Path) -> None:
+    """Let the ledger know what became of jobs of Slurm, unless somebody else writes it now."""
+    from selfdistill_cli.analysis.ledger import Ledger
+    from selfdistill_cli.core.locks import acquire, holder_of
+
+    ledger = Ledger(path)
+    if holder_of(path / ".lock") is None and any(c.job for c in ledger.cells().values()):
+        from selfdistill_cli.sweeping.cluster import refresh
+
+        with acquire(path / ".lock", "sweep"):
+            refresh(ledger)
 
 
 WORDS: dict[str, Callable[[Path, Sequence[str]], int]] = {
@@ -168,4 +201,5 @@ WORDS: dict[str, Callable[[Path, Sequence[str]], int]] = {
     "resume": resume,
     "retry": retry,
     "cancel": cancel,
+    "report": report,
 }

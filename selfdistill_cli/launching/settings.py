@@ -159,6 +159,7 @@ class KubernetesSettings(Settings):
     """`launcher=k8s`: a PyTorchJob of Kubeflow's training operator, one rank in each pod."""
 
     implementation: ClassVar[str] = "selfdistill_cli.launching.kubernetes:Kubernetes"
+    starts_later: ClassVar[bool] = True
 
     image: str
     """Image with this package installed."""

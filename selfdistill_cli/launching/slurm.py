@@ -128,6 +128,13 @@ def submitted(directory: Path) -> str | None:
     return RunDirectory(directory).identity().get(JOB_KEY)
 
 
+def cancel(job_id: str) -> None:
+    """Ask Slurm to end a job, which then writes a checkpoint. Raises RunError."""
+    done = _call("scancel", job_id)
+    if done.returncode != 0:
+        raise RunError(f"scancel {job_id}: {done.stderr.strip()}")
+
+
 def job_state(job_id: str) -> str | None:
     """PENDING, RUNNING or another state of a job that will run on; None if it has ended.
 

@@ -13,6 +13,10 @@ from selfdistill_cli.core.disk import replace_file
 from selfdistill_cli.sweeping.folder import SWEEPS, SweepFolder
 
 
+LONGEST_TAG = 64
+"""Characters that W&B takes."""
+
+
 def prepare(folder: SweepFolder, cell: Cell, container: dict[str, Any]) -> Path:
     """Write jobs/<cell>.json; `container` is the cell's own. Raises RunError."""
     container["run"]["root"] = folder.root
@@ -30,10 +34,15 @@ def prepare(folder: SweepFolder, cell: Cell, container: dict[str, Any]) -> Path:
 
 
 def mark(container: Mapping[str, Any], cell: Cell, sweep: str) -> None:
-    """Let the trackers know what belongs together: one group for the sweep."""
+    """Let the trackers know what belongs together: one group for the sweep, a tag for each axis."""
     tracker = container["tracker"]
-    if "group" in tracker and tracker["group"] is None:
-        tracker["group"] = sweep
+    for copy in tracker.get("sinks", {"": tracker}).values():
+        for name, value in (("group", sweep), ("job_type", "sweep")):
+            if name in copy and copy[name] is None:
+                copy[name] = value
+        if "tags" in copy:
+            own = [f"{key}={text}"[:LONGEST_TAG] for key, text in cell.values.items()]
+            copy["tags"] = [*copy["tags"], *own]
 
 
 def _words(folder: SweepFolder, cell: Cell) -> list[str]:

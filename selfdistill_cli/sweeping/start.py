@@ -12,6 +12,7 @@ from selfdistill_cli.config import catalog
 from selfdistill_cli.config.axes import Space, read_space
 from selfdistill_cli.config.cells import Cells, Made
 from selfdistill_cli.core.errors import ConfigError, did_you_mean
+from selfdistill_cli.launching.settings import SlurmSettings
 from selfdistill_cli.sweeping import table
 from selfdistill_cli.sweeping.display import make_display
 from selfdistill_cli.sweeping.engine import Engine
@@ -67,6 +68,8 @@ def _run(
     assert isinstance(settings, SweepSettings)
     proposer: Proposer = settings.build(space, dict(folder.cells), folder.path)
     folder.enter(proposer.planned())
+    if getattr(made.settings.launcher, "starts_later", False):
+        return _on_cluster(folder, cells, made, proposer)
     slots = slots_for(made.settings, num_cores(), visible_gpus())
     for line in _introduction(folder, slots.count, slots.note):
         print(line, flush=True)
@@ -82,6 +85,32 @@ def _run(
     for line in [*closing(folder, code), *proposer.report()]:
         print(line, flush=True)
     return code
+
+
+def _on_cluster(folder: SweepFolder, cells: Cells, made: Made, proposer: Proposer) -> int:
+    """Hand all cells to Slurm. Raises ConfigError for a search, and for another cluster."""
+    from selfdistill_cli.sweeping import cluster
+
+    launcher = made.settings.launcher
+    if not isinstance(launcher, SlurmSettings):
+        raise ConfigError(
+            "launcher: a sweep starts its cells here (inline, local) or as one array of Slurm "
+            "(slurm); this launcher submits single runs"
+        )
+    if not proposer.finished():
+        raise ConfigError(
+            "launcher=slurm: a search proposes by what came before, and an array is submitted at "
+            "once; use sweep=grid, or give this command inside a job with launcher=inline"
+        )
+    for line in _introduction(folder, launcher.jobs or len(folder.cells), ""):
+        print(line, flush=True)
+    code = cluster.submit(folder, cells.make, launcher)
+    left = [c for c in folder.cells.values() if c.status in cluster.LEFT]
+    if left:
+        print(f"selfdistill sweep status {folder.path} shows what becomes of them")
+        return code
+    print("\n".join(closing(folder, code)))
+    return 1 if table.failures(folder.cells.values()) else 0
 
 
 def _introduction(folder: SweepFolder, jobs: int, note: str) -> list[str]:
