@@ -12,7 +12,6 @@ from selfdistill_cli.analysis.ledger import Cell
 from selfdistill_cli.core.disk import replace_file
 from selfdistill_cli.sweeping.folder import SWEEPS, SweepFolder
 
-
 LONGEST_TAG = 64
 """Characters that W&B takes."""
 

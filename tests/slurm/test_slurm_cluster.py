@@ -14,6 +14,7 @@ import pytest
 import running
 from cluster import Cluster, missing, running_cluster
 
+from selfdistill_cli.analysis.ledger import Ledger
 from selfdistill_cli.training.state_compare import compare_runs
 
 CHECKOUT = Path(__file__).parents[2]
@@ -25,6 +26,7 @@ WORDS = [
     "train", "method=grpo", *running.SMALL, "eval.every=0", "run.trajectories_every=1",
     "checkpoint.every=100", "checkpoint.keep=9", f"run.max_steps={STEPS}",
 ]  # fmt: skip
+SHORT = [*running.SMALL, "eval.every=0", "tracker=none", "run.max_steps=2"]
 JOB = ["launcher=slurm", "launcher.cpus_per_task=1", "launcher.time_limit=30m"]
 TOGETHER = 'launcher.setup=["export MASTER_ADDR=127.0.0.1 GLOO_SOCKET_IFNAME=lo"]'
 """Node names of the test's cluster are in no one's address book."""
@@ -276,3 +278,47 @@ def test_scripts_that_people_submit(home: Path, cluster: Cluster) -> None:
         cluster.wait_for(f"{array}_{k}", "COMPLETED")
         assert running.last_step(home / f"runs/r{k}") == 1
     assert cluster.wait_for(f"{array}_2", "FAILED")["ExitCode"] == "2:0"
+
+
+@pytest.mark.slow
+def test_a_sweep_is_an_array_whose_cells_are_in_its_ledger(home: Path, cluster: Cluster) -> None:
+    words = [
+        "train", "-m", "method=grpo,gear", "optim.lr=1e-3,-1", *SHORT, "launcher=slurm",
+        "launcher.cpus_per_task=1", "launcher.time_limit=30m", "launcher.jobs=2",
+    ]  # fmt: skip
+    said = running.run(home, *words)
+    assert "2 invalid" in said, said
+    (sweep,) = (home / "runs" / "multirun").iterdir()
+    ledger = Ledger(sweep)
+    started = {name: cell for name, cell in ledger.cells().items() if cell.status != "invalid"}
+    assert sorted(cell.values["method"] for cell in started.values()) == ["gear", "grpo"]
+    again = running.run(home, *words)
+    assert "submitted" not in again, "every cell has a job already"
+    for cell in started.values():
+        assert cell.job is not None
+        cluster.wait_for(cell.job, "COMPLETED")
+    shown = running.run(home, "sweep", "status", str(sweep))
+    assert "2 done, 2 invalid" in shown, shown
+    for name in started:
+        assert ledger.cells()[name].status == "done"
+        assert running.last_step(sweep / name) == 2
+        assert f"array {started[name].job}"[:-2] in said
+    running.run(home, "sweep", "report", str(sweep))
+    assert (sweep / "report" / "report.html").is_file()
+
+
+@pytest.mark.slow
+def test_cells_of_an_array_are_cancelled_from_the_ledger(home: Path, cluster: Cluster) -> None:
+    words = [
+        "train", "-m", "seed=1,2", *SHORT[:-1], "run.max_steps=500", "launcher=slurm",
+        "launcher.cpus_per_task=1", "launcher.time_limit=30m",
+    ]  # fmt: skip
+    running.run(home, *words)
+    (sweep,) = (home / "runs" / "multirun").iterdir()
+    first, second = Ledger(sweep).cells().values()
+    wait_for_step(cluster, str(first.job), sweep / first.name, 1)
+    running.run(home, "sweep", "cancel", str(sweep))
+    for cell in (first, second):
+        cluster.wait_for(str(cell.job), "CANCELLED", "COMPLETED", "FAILED")
+        assert Ledger(sweep).cells()[cell.name].status == "cancelled"
+    assert newest(sweep / first.name) >= 1
