@@ -17,7 +17,7 @@ from selfdistill_cli.training.world import World
 
 def find_checkpoint(directory: Path, which: str) -> Checkpoint:
     """Return a run's checkpoint: latest, best, or a step."""
-    keep_all = CheckpointSettings(every=0, keep=1, best_metric="eval/success")
+    keep_all = CheckpointSettings(every=0, keep=1, best_metric="eval/success", background=False)
     return Checkpoints(directory / "checkpoints", keep_all).named(which)
 
 

@@ -22,6 +22,7 @@ from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.rewards.errors import ErrorPolicy
 from selfdistill_cli.rewards.guarded import GuardedReward
 from selfdistill_cli.tracking.metrics_file import MetricsFile
+from selfdistill_cli.training.background import Writer
 from selfdistill_cli.training.checkpoints import Checkpoints
 from selfdistill_cli.training.files import write_json
 from selfdistill_cli.training.initial import (
@@ -89,6 +90,7 @@ def _status(run: Run, directory: RunDirectory) -> Iterator[None]:
         status = "preempted"
         raise
     finally:
+        run.writer.end(run.display.message)
         for sink in run.sinks:
             sink.finish(status)
         # Where the disk is full the first error is the one to tell.
@@ -190,6 +192,7 @@ def assemble(
     scorers = build_scorers(method.views, policy, engine, slow_copy, models)
     errors = directory.path / "reward_errors.jsonl"
     workshop = build_workshop(settings, env, policy, method, errors, world)
+    checkpoints = Checkpoints(directory.path / "checkpoints", settings.checkpoint)
     return Run(
         settings=settings,
         directory=directory.path,
@@ -199,7 +202,8 @@ def assemble(
         workshop=workshop,
         scorers=scorers,
         slow_copy=slow_copy,
-        checkpoints=Checkpoints(directory.path / "checkpoints", settings.checkpoint),
+        checkpoints=checkpoints,
+        writer=Writer(checkpoints, policy.save, settings.checkpoint.background),
         guards=settings.guards.build(display.message),
         metrics_file=MetricsFile(directory.path / "metrics.jsonl"),
         sinks=_sinks(settings, directory, display) if world.is_first else [],
