@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from selfdistill_cli.cli.arguments import names_and_keys
 from selfdistill_cli.core.errors import UserError
@@ -15,9 +17,10 @@ Builds one W&B run from RUN/metrics.jsonl, which is the truth about a run: every
 whatever was killed, continued or rewound. W&B itself cannot take a logged step back.
 
   mode=offline   (default) files in RUN/wandb_rebuilt, to be uploaded with `wandb sync`
-  mode=online    sends it at once; needs a login
+  mode=online    sends it at once; needs a login. Again later, it sends what is new
   id=ID          id of the new W&B run. Default: the run's own id if it was recorded offline, and
-                 the own id with the ending -rebuilt if W&B's server knows the own one already
+                 the own id with the ending -rebuilt if W&B's server knows the own one already;
+                 -2, -3 and so on if that run got numbers that the run no longer has
 
 examples:
   selfdistill sync gear-code-s0-1a2b3c
@@ -50,9 +53,10 @@ def main(argv: Sequence[str]) -> int:
         assert isinstance(tracker, WandbSettings)
     changes = {key: typed[key] for key in ("project", "entity", "group") if key in typed}
     identity = directory.identity()
-    own = str(identity.get("wandb_id"))
-    run_id = typed.get("id") or (f"{own}-rebuilt" if tracker.mode == "online" else own)
     mode = typed.get("mode", "offline")
+    own = str(identity.get("wandb_id"))
+    wanted = f"{own}-rebuilt" if tracker.mode == "online" else own
+    run_id = choose_id(path, wanted, typed.get("id"), online=mode == "online")
     count = rebuild(
         path, dataclasses.replace(tracker, **changes), mode, identity, run_id,  # pyright: ignore
         directory.config(), print,
@@ -61,6 +65,26 @@ def main(argv: Sequence[str]) -> int:
     if mode == "offline":
         print(f"upload: wandb sync {path / FOLDER}/wandb/offline-run-*")
     return 0
+
+
+def choose_id(run: Path, wanted: str, given: str | None, online: bool) -> str:
+    """The id to send to: what is given, or the first that can hold every step once.
+
+    Raises UserError if the given one cannot.
+    """
+    from selfdistill_cli.tracking.rebuild import fits
+
+    if not online:
+        return given or wanted
+    if given is not None:
+        if not fits(run, given):
+            raise UserError(
+                f"id: got '{given}', a W&B run that holds numbers from before {run.name} went back "
+                "to a checkpoint, and W&B takes nothing back; choose another id"
+            )
+        return given
+    numbered = (f"{wanted}-{number}" for number in itertools.count(2))
+    return next(name for name in itertools.chain([wanted], numbered) if fits(run, name))
 
 
 def parse(argv: Sequence[str]) -> tuple[str, dict[str, str]]:

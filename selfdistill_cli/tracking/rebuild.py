@@ -11,7 +11,8 @@ from typing import Any, Literal
 from selfdistill_cli.core.errors import ConfigError, RunError
 from selfdistill_cli.tracking.metrics_file import read
 from selfdistill_cli.tracking.settings import WandbSettings
-from selfdistill_cli.tracking.wandb_sink import WandbSink
+from selfdistill_cli.tracking.wandb_sink import WandbSink, digest_of, told_to_wandb
+from selfdistill_cli.tracking.wandb_worker import read_sent
 
 FOLDER = "wandb_rebuilt"
 PATIENCE_S = 30.0
@@ -27,16 +28,15 @@ def rebuild(
     config: Mapping[str, Any],
     announce: Callable[[str], None],
 ) -> int:
-    """Send every line of RUN/metrics.jsonl to a new W&B run; return the number of lines.
+    """Send every line of RUN/metrics.jsonl to one W&B run; return the number of lines.
 
-    Offline the files lie in RUN/wandb_rebuilt/wandb, in place of an earlier rebuild. Raises
-    RunError if a line was lost.
+    Offline the files lie in RUN/wandb_rebuilt/wandb, in place of an earlier rebuild. Online, lines
+    that this id got by an earlier call are not sent again. Raises RunError if a line was lost.
     """
-    lines = read(run / "metrics.jsonl")
-    if not lines:
-        raise ConfigError(f"{run / 'metrics.jsonl'} has no line yet: there is nothing to send")
-    folder = run / FOLDER
-    shutil.rmtree(folder, ignore_errors=True)
+    lines = _lines(run)
+    folder = run / FOLDER if mode == "offline" else _online_folder(run, run_id)
+    if mode == "offline":
+        shutil.rmtree(folder / "wandb", ignore_errors=True)
     settings = dataclasses.replace(
         settings,
         mode=mode,
@@ -45,7 +45,7 @@ def rebuild(
     )
     sink = WandbSink(settings, folder, run.name, run_id, config, announce)
     for line in lines:
-        sink.log(line["step"], {key: value for key, value in line.items() if key != "step"})
+        sink.log(line["step"], _metrics(line))
     sink.finish(str(identity.get("status", "finished")))
     health = sink.health()
     lost = int(health["dropped"]) + int(health["errors"])
@@ -55,3 +55,29 @@ def rebuild(
             "give the same command again"
         )
     return len(lines)
+
+
+def fits(run: Path, run_id: str) -> bool:
+    """Whether the run's lines are those that an id got online by earlier calls, and maybe more.
+
+    W&B takes nothing back: after going back to a checkpoint and on with other numbers, only another
+    id can hold every step once.
+    """
+    lines = {line["step"]: digest_of(told_to_wandb(_metrics(line))) for line in _lines(run)}
+    sent = read_sent(_online_folder(run, run_id) / "wandb" / "sent.jsonl")
+    return all(lines.get(step) == digest for step, (_, digest) in sent.items())
+
+
+def _lines(run: Path) -> list[dict[str, Any]]:
+    lines = read(run / "metrics.jsonl")
+    if not lines:
+        raise ConfigError(f"{run / 'metrics.jsonl'} has no line yet: there is nothing to send")
+    return lines
+
+
+def _metrics(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in line.items() if key != "step"}
+
+
+def _online_folder(run: Path, run_id: str) -> Path:
+    return run / FOLDER / "online" / run_id

@@ -7,6 +7,7 @@ bounded queue; every wait has a time limit, after which lines are dropped and co
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import queue
@@ -22,6 +23,7 @@ from typing import Any
 from selfdistill_cli.core.disk import writing
 from selfdistill_cli.core.errors import UserError
 from selfdistill_cli.tracking.files import compact, plain
+from selfdistill_cli.tracking.metrics_file import deterministic_view
 from selfdistill_cli.tracking.settings import WandbSettings
 
 QUEUE_LINES = 1000
@@ -66,8 +68,9 @@ class WandbSink:
         if self._state == "disabled":
             return
         try:
-            known = {key: value for key, value in plain(metrics).items() if value is not None}
-            self._accept(_line({"step": step, "metrics": known}))
+            known = told_to_wandb(metrics)
+            order = {"step": step, "metrics": known, "digest": digest_of(known)}
+            self._accept(_line(order))
         except Exception as error:  # a value that has no text must not kill the run
             self._note_error(f"line of step {step} was not sent: {error}")
 
@@ -89,6 +92,15 @@ class WandbSink:
             self._note_error(
                 f"not finished after {self.settings.finish_timeout_s:g} s and ended; "
                 f"`wandb sync` uploads what lies in {self.folder}"
+            )
+        self._tell_losses()
+
+    def _tell_losses(self) -> None:
+        dropped, errors = self._counts["dropped"], self._counts["errors"]
+        if dropped or errors:
+            self._announce(
+                f"W&B: in all {dropped} lines dropped and {errors} errors; metrics.jsonl is "
+                "complete, and `selfdistill sync RUN` builds a whole W&B run from it"
             )
 
     def health(self) -> dict[str, int | str]:
@@ -214,6 +226,17 @@ def without_secrets(value: Any, name: str = "") -> Any:
 
 def _secrets_of_environment() -> set[str]:
     return {v for k, v in os.environ.items() if SECRET_NAME.search(k) and len(v) >= 8}
+
+
+def told_to_wandb(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a line W&B gets: plain values that are known."""
+    return {key: value for key, value in plain(metrics).items() if value is not None}
+
+
+def digest_of(told: Mapping[str, Any]) -> str:
+    """The same for lines that differ only in what depends on the clock or the machine."""
+    text = compact(dict(sorted(deterministic_view(told).items())))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _line(order: Mapping[str, Any]) -> str:

@@ -4,13 +4,14 @@ It runs apart from the trainer, so that no exit hook, signal handler, thread, co
 crash of wandb reaches the run, and so that ending it is one signal. It is started as a file and
 imports nothing of this project. It outlives a killed trainer only to close the run.
 
-Orders: {"init": {...}}, {"step": n, "metrics": {...}}, {"finish": status}. Reports on standard
-output: {"event": "ready" | "refused" | "error" | "finished", "text": ...}.
+Orders: {"init": {...}}, {"step": n, "metrics": {...}, "digest": text}, {"finish": status}. Reports
+on standard output: {"event": "ready" | "refused" | "error" | "finished", "text": ...}.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import sys
@@ -45,10 +46,11 @@ def main() -> None:
     if first is None:
         return
     _end_with(os.getppid(), first["finish_timeout_s"])
+    sent = Sent(Path(first["run_dir"]) / "wandb" / "sent.jsonl", first["finish_timeout_s"])
     run = _start(first, report)
     if run is None:
         return
-    status = _record(run, orders, report, Path(first["run_dir"]) / "wandb" / "last_step")
+    status = _record(run, orders, report, sent)
     if status == "preempted":
         run.mark_preempting()
     run.finish(exit_code=EXIT_CODES.get(status, 1))
@@ -123,34 +125,78 @@ def _init(wandb: Any, first: dict[str, Any], mode: str) -> Any:
     )
 
 
-def _record(run: Any, orders: Any, report: Report, last_step: Path) -> str:
+def _record(run: Any, orders: Any, report: Report, sent: Sent) -> str:
     """Log until the order to finish; return the status, `failed` if the trainer vanished.
 
-    W&B drops a line whose internal step does not grow. After a resume from an earlier checkpoint
-    our steps are smaller than what was logged before, so the internal step only ever grows, over
-    all attempts; the charts use the field `step`.
+    W&B cannot take a line back, and drops one whose internal step does not grow. A step that is
+    done again after a resume gives the same numbers and is not logged twice; one that gives others
+    (resume.allow, resume.step) is logged with an internal step that only ever grows, and the charts
+    use the field `step`.
     """
-    internal = max(_read_number(last_step), (getattr(run, "starting_step", 0) or 0) - 1)
+    next_there = None if run.offline else getattr(run, "starting_step", 0) or 0
+    internal = max(sent.last_internal, -1 if next_there is None else next_there - 1)
     for line in orders:
         if not line.endswith("\n"):  # the trainer was killed while it wrote
             break
         order = json.loads(line)
         if "finish" in order:
             return order["finish"]
+        step, digest = order["step"], order["digest"]
+        if sent.knows(step, digest, next_there):
+            continue
         try:
-            internal = max(order["step"], internal + 1)
-            last_step.write_text(str(internal))
-            run.log({**order["metrics"], "step": order["step"]}, step=internal, commit=True)
+            internal = max(step, internal + 1)
+            run.log({**order["metrics"], "step": step}, step=internal, commit=True)
+            sent.note(step, internal, digest)
         except Exception as error:  # one line lost must not lose the others
             report("error", _one_line(error))
     return "failed"
 
 
-def _read_number(path: Path) -> int:
+class Sent:
+    """What all attempts have logged: a file of lines [step, internal step, digest].
+
+    An attempt waits up to `patience_s` for the one before, whose trainer was killed and which still
+    sends; that is how long it may live.
+    """
+
+    def __init__(self, path: Path, patience_s: float):
+        self._file = path.open("a+", encoding="utf-8")
+        end = time.monotonic() + patience_s + 1.0
+        while not _locked(self._file) and time.monotonic() < end:
+            time.sleep(0.05)
+        self._known = read_sent(path)
+        self.last_internal = max((internal for internal, _ in self._known.values()), default=-1)
+
+    def knows(self, step: int, digest: str, next_there: int | None) -> bool:
+        """Whether these numbers were logged, and reached the server if `next_there`, the first
+        internal step that it lacks, is given."""
+        internal, known = self._known.get(step, (0, None))
+        return known == digest and (next_there is None or internal < next_there)
+
+    def note(self, step: int, internal: int, digest: str) -> None:
+        """Remember a line that was logged."""
+        self._known[step] = internal, digest
+        self._file.write(json.dumps([step, internal, digest]) + "\n")
+        self._file.flush()
+
+
+def read_sent(path: Path) -> dict[int, tuple[int, str]]:
+    """Internal step and digest of what was logged, by step; empty without a file."""
+    known: dict[int, tuple[int, str]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        with contextlib.suppress(ValueError):  # the end of a process that was killed
+            step, internal, digest = json.loads(line)
+            known[step] = internal, digest
+    return known
+
+
+def _locked(file: Any) -> bool:
     try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return -1
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _one_line(error: BaseException) -> str:
