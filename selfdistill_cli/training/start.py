@@ -26,6 +26,7 @@ from selfdistill_cli.training.background import Writer
 from selfdistill_cli.training.checkpoints import Checkpoints
 from selfdistill_cli.training.files import write_json
 from selfdistill_cli.training.initial import (
+    base_fingerprint,
     check_same_weights,
     initial_weights,
     path_fingerprint,
@@ -147,11 +148,14 @@ def read_tasks(settings: TrainSettings, env: Env) -> None:
 def contents_of(env: Env, settings: TrainSettings) -> dict[str, str]:
     """Fingerprints of what keys point at: data, and the weights that a run starts from.
 
-    An environment may have `fingerprint()`. Frozen views are built again on every resume, so the
-    run that `policy.init_from` or a view's path names must still mean the same checkpoint.
+    An environment may have `fingerprint()`. Frozen views, and what lies under adapters, are built
+    again on every resume, so paths must still mean the same weights.
     """
     fingerprint = getattr(env, "fingerprint", None)
     found = {} if fingerprint is None else {"env.data": fingerprint()}
+    base = getattr(settings.policy, "path", None)
+    if base is not None and Path(base).is_dir():  # where it is missing, its reader says so
+        found["policy.path"] = base_fingerprint(Path(base))
     method: Any = settings.method
     views = {f"method.views.{name}.path": view for name, view in method.views.items()}
     paths = {
