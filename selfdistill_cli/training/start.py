@@ -24,9 +24,11 @@ from selfdistill_cli.rewards.guarded import GuardedReward
 from selfdistill_cli.tracking.metrics_file import MetricsFile
 from selfdistill_cli.tracking.settings import each_tracker
 from selfdistill_cli.tracking.sinks import finish_sinks, open_sinks
+from selfdistill_cli.training.background import Writer
 from selfdistill_cli.training.checkpoints import Checkpoints
 from selfdistill_cli.training.files import write_json
 from selfdistill_cli.training.initial import (
+    base_fingerprint,
     check_same_weights,
     initial_weights,
     path_fingerprint,
@@ -91,6 +93,7 @@ def _status(run: Run, directory: RunDirectory) -> Iterator[None]:
         status = "preempted"
         raise
     finally:
+        run.writer.end(run.display.message)
         health = finish_sinks(run.sinks, status)
         # Where the disk is full the first error is the one to tell.
         with contextlib.suppress(*([RunError] if status == "failed" else [])):
@@ -146,11 +149,14 @@ def read_tasks(settings: TrainSettings, env: Env) -> None:
 def contents_of(env: Env, settings: TrainSettings) -> dict[str, str]:
     """Fingerprints of what keys point at: data, and the weights that a run starts from.
 
-    An environment may have `fingerprint()`. Frozen views are built again on every resume, so the
-    run that `policy.init_from` or a view's path names must still mean the same checkpoint.
+    An environment may have `fingerprint()`. Frozen views, and what lies under adapters, are built
+    again on every resume, so paths must still mean the same weights.
     """
     fingerprint = getattr(env, "fingerprint", None)
     found = {} if fingerprint is None else {"env.data": fingerprint()}
+    base = getattr(settings.policy, "path", None)
+    if base is not None and Path(base).is_dir():  # where it is missing, its reader says so
+        found["policy.path"] = base_fingerprint(Path(base))
     method: Any = settings.method
     views = {f"method.views.{name}.path": view for name, view in method.views.items()}
     paths = {
@@ -191,6 +197,7 @@ def assemble(
     scorers = build_scorers(method.views, policy, engine, slow_copy, models)
     errors = directory.path / "reward_errors.jsonl"
     workshop = build_workshop(settings, env, policy, method, errors, world)
+    checkpoints = Checkpoints(directory.path / "checkpoints", settings.checkpoint)
     return Run(
         settings=settings,
         directory=directory.path,
@@ -200,7 +207,8 @@ def assemble(
         workshop=workshop,
         scorers=scorers,
         slow_copy=slow_copy,
-        checkpoints=Checkpoints(directory.path / "checkpoints", settings.checkpoint),
+        checkpoints=checkpoints,
+        writer=Writer(checkpoints, policy.save, settings.checkpoint.background),
         guards=settings.guards.build(display.message),
         metrics_file=MetricsFile(directory.path / "metrics.jsonl"),
         sinks=_sinks(settings, directory, display, interrupts) if world.is_first else [],
