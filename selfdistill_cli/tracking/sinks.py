@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from selfdistill_cli.core.parts import build_part
 from selfdistill_cli.core.protocols import Sink
 from selfdistill_cli.core.settings import Settings
 from selfdistill_cli.tracking.feed import Feed, daemon
@@ -26,15 +27,15 @@ def open_sinks(
     config: Mapping[str, Any],
     announce: Callable[[str], None],
     stop: Callable[[str], None],
-) -> list[WorkerSink | ThreadSink]:
+) -> list[OpenSink]:
     """Open every copy that the settings ask for; `stop` is called if one asks the run to stop.
 
     If one cannot be opened, the others are closed and its error is raised.
     """
-    opened: list[WorkerSink | ThreadSink] = []
+    opened: list[OpenSink] = []
     try:
         for key, settings in each_tracker(tracker).items():
-            sink = settings.build(run_dir, name, run_id, config, announce)
+            sink = build_part(key, settings, Sink, run_dir, name, run_id, config, announce)
             if isinstance(sink, WorkerSink):
                 sink.on_stop = stop
                 opened.append(sink)
@@ -47,7 +48,7 @@ def open_sinks(
 
 
 def finish_sinks(
-    sinks: Sequence[WorkerSink | ThreadSink], status: str
+    sinks: Sequence[OpenSink], status: str
 ) -> dict[str, dict[str, int | str]]:
     """Close all at the same time; return what each took and lost, by its name."""
     threads = [daemon(lambda sink=sink: sink.finish(status)) for sink in sinks]
@@ -91,3 +92,7 @@ class ThreadSink:
                 call()
             except Exception as error:  # whatever a part of a user raises
                 self._feed.note_error(f"{type(error).__name__}: {error}")
+
+
+OpenSink = WorkerSink | ThreadSink
+"""A copy that a run writes to."""

@@ -10,12 +10,12 @@ from typing import Any, NoReturn
 import torch
 
 from selfdistill_cli.core.errors import Preempted
-from selfdistill_cli.core.protocols import Sink
 from selfdistill_cli.core.types import Group
 from selfdistill_cli.methods.method import Method
 from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.teachers.weight_copy import WeightCopy
 from selfdistill_cli.tracking.metrics_file import MetricsFile
+from selfdistill_cli.tracking.sinks import OpenSink
 from selfdistill_cli.tracking.trajectories import write_trajectories
 from selfdistill_cli.training.background import Writer
 from selfdistill_cli.training.checkpoints import POLICY, TEACHER, Checkpoint, Checkpoints
@@ -63,7 +63,7 @@ class Run:
     """Watches for a run that went wrong."""
     metrics_file: MetricsFile
     """The truth about the run."""
-    sinks: Sequence[Sink]
+    sinks: Sequence[OpenSink]
     """Copies of it elsewhere."""
     display: Any
     """What a person sees."""

@@ -22,10 +22,10 @@ from selfdistill_cli.policies.causal import CausalPolicy
 from selfdistill_cli.rewards.errors import ErrorPolicy
 from selfdistill_cli.rewards.guarded import GuardedReward
 from selfdistill_cli.tracking.metrics_file import MetricsFile
-from selfdistill_cli.tracking.settings import each_tracker
-from selfdistill_cli.tracking.sinks import finish_sinks, open_sinks
+from selfdistill_cli.tracking.sinks import finish_sinks
 from selfdistill_cli.training.background import Writer
 from selfdistill_cli.training.checkpoints import Checkpoints
+from selfdistill_cli.training.copies import open_copies
 from selfdistill_cli.training.files import write_json
 from selfdistill_cli.training.initial import (
     base_fingerprint,
@@ -211,7 +211,7 @@ def assemble(
         writer=Writer(checkpoints, policy.save, settings.checkpoint.background),
         guards=settings.guards.build(display.message),
         metrics_file=MetricsFile(directory.path / "metrics.jsonl"),
-        sinks=_sinks(settings, directory, display, interrupts) if world.is_first else [],
+        sinks=open_copies(settings, directory, display, interrupts) if world.is_first else [],
         display=display,
         interrupts=interrupts,
         world=world,
@@ -268,19 +268,6 @@ def build_workshop(
         with_hidden=reads_hidden(method),
         world=world or World(),
     )
-
-
-def _sinks(
-    settings: TrainSettings, directory: RunDirectory, display: Any, interrupts: Interrupts
-) -> list[Any]:
-    if not each_tracker(settings.tracker):
-        return []
-    identity = directory.identity()
-    directory.update_identity(**identity)
-    return open_sinks(
-        settings.tracker, directory.path, directory.path.name, identity["wandb_id"],
-        directory.described(), display.message, interrupts.ask,
-    )  # fmt: skip
 
 
 def _introduction(run: Run, directory: RunDirectory) -> dict[str, Any]:

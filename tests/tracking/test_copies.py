@@ -150,6 +150,20 @@ class Raising(Hanging):
         self.seen.append(status)
 
 
+class Deaf:
+    """No sink at all."""
+
+    def __init__(self, *arguments):
+        pass
+
+    def lgo(self, step, metrics):
+        pass
+
+
+class DeafSettings(TrackerSettings):
+    implementation = "test_copies:Deaf"
+
+
 class HangingSettings(TrackerSettings):
     implementation = "test_copies:Hanging"
 
@@ -190,6 +204,9 @@ def test_a_copy_that_is_refused_closes_the_others(tmp_path, monkeypatch):
     online = compose(["tracker.mode=online"]).settings.tracker
     tracker = SeveralSettings(sinks={"bad": RaisingSettings(), "wandb": online})
     Raising.seen.clear()
+    missing = "tracker: .*Deaf has no log.*did you mean 'lgo'.*, finish"
+    with pytest.raises(UserError, match=missing):
+        sinks.open_sinks(DeafSettings(), tmp_path, "r", "cafe0123", {}, print, print)
     with pytest.raises(UserError, match="W&B refused the run"):
         sinks.open_sinks(tracker, tmp_path, "r", "cafe0123", {}, print, print)
     assert Raising.seen == ["failed"]

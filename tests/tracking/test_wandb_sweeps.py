@@ -139,11 +139,11 @@ def agent(tmp_path):
             process.kill()
 
 
-def start(agent, tmp_path, **changes):
+def start(agent, tmp_path):
     values = {
         "method": "grpo", "run.max_steps": 24, "run.num_threads": 1, "batch.tasks_per_step": 2,
         "method.group_size": 2, "eval.every": 12, "eval.num_tasks": 4, "checkpoint.every": 500,
-        "eval.samples_per_task": 1, "env.sandbox.workers": 1, "optim.lr": 1e-05, **changes,
+        "eval.samples_per_task": 1, "env.sandbox.workers": 1, "optim.lr": 1e-05,
     }  # fmt: skip
     command = {
         "type": "run", "run_id": RUN_ID, "program": str(tmp_path / "selfdistill"),
@@ -176,5 +176,3 @@ def test_a_trial_that_was_stopped_continues_under_its_id(agent, tmp_path):
         assert data["run"].run_group == SWEEP
         assert data["run"].sweep_id == SWEEP
         assert data["config"]["optim"]["lr"] == 1e-05
-    changed = start(agent, tmp_path, **{"optim.lr": 1e-04})
-    assert changed.wait(100) == 2, "other values under the id of a trial that was begun"
