@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selfdistill_cli.cli.arguments import names_and_keys
@@ -21,9 +23,10 @@ Builds a copy of a run from RUN/metrics.jsonl, which is the truth about it: ever
 whatever was killed, continued or rewound, and whatever the copy missed while the run was going.
 
   mode=offline   (default) W&B files in RUN/wandb_rebuilt, to be uploaded with `wandb sync`
-  mode=online    sends it at once; needs a login
+  mode=online    sends it at once; needs a login. Again later, it sends what is new
   id=ID          id of the new W&B run. Default: the run's own id if it was recorded offline, and
-                 the own id with the ending -rebuilt if W&B's server knows the own one already
+                 the own id with the ending -rebuilt if W&B's server knows the own one already;
+                 -2, -3 and so on if that run got numbers that the run no longer has
   tracker=tensorboard, tracker=trackio
                  writes the copy anew where the tracker itself keeps it
 
@@ -58,9 +61,11 @@ def main(argv: Sequence[str]) -> int:
     identity = directory.identity()
     run_id = str(identity.get("wandb_id"))
     if tracker == "wandb":
-        run_id = typed.get("id") or (f"{run_id}-rebuilt" if copy.mode == "online" else run_id)
+        mode = typed.get("mode", "offline")
+        wanted = f"{run_id}-rebuilt" if copy.mode == "online" else run_id
+        run_id = choose_id(path, wanted, typed.get("id"), online=mode == "online")
         changes = {key: typed[key] for key in ("project", "entity", "group") if key in typed}
-        copy = dataclasses.replace(copy, mode=typed.get("mode", "offline"), **changes)
+        copy = dataclasses.replace(copy, mode=mode, **changes)
     else:
         directory.hold()  # the run itself, if it is going, writes the same files
     try:
@@ -82,6 +87,26 @@ def settings_for(name: str, tracker: Any) -> CopySettings:
     shipped: Any = compose([f"tracker={name}"]).settings.tracker
     own = (found for found in each_tracker(tracker).values() if type(found) is type(shipped))
     return next(own, shipped)  # pyright: ignore
+
+
+def choose_id(run: Path, wanted: str, given: str | None, online: bool) -> str:
+    """The id to send to: what is given, or the first that can hold every step once.
+
+    Raises UserError if the given one cannot.
+    """
+    from selfdistill_cli.tracking.rebuild import fits
+
+    if not online:
+        return given or wanted
+    if given is not None:
+        if not fits(run, given):
+            raise UserError(
+                f"id: got '{given}', a W&B run that holds numbers from before {run.name} went back "
+                "to a checkpoint, and W&B takes nothing back; choose another id"
+            )
+        return given
+    numbered = (f"{wanted}-{number}" for number in itertools.count(2))
+    return next(name for name in itertools.chain([wanted], numbered) if fits(run, name))
 
 
 def parse(argv: Sequence[str]) -> tuple[str, dict[str, str]]:

@@ -103,7 +103,10 @@ def paths_exist(settings: TrainSettings) -> Iterator[str]:
     path = getattr(settings.policy, "path", None)
     if path is not None and not Path(path).is_dir():
         found = "is a file" if Path(path).is_file() else "nothing is there"
-        yield f"policy.path: got '{path}', {found}; expected the folder of a model"
+        yield (
+            f"policy.path: got '{path}', {found}; expected the folder of a model (where that of a "
+            "run was moved, its new place and 'resume.allow=[policy.path]')"
+        )
     yield from _reward_paths(settings.reward)
     views: dict[str, Any] = dict(settings.method.views)  # pyright: ignore
     asked = {f"method.views.{name}.path": view.path for name, view in views.items()}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from selfdistill_cli.core.errors import CheckpointError, ConfigError
@@ -16,9 +16,8 @@ from selfdistill_cli.core.types import Batch, PolicyOutput
 from selfdistill_cli.losses.distribution import FullTeacher, TopTeacher, divergence
 from selfdistill_cli.losses.logprobs import align_to_tokens, token_statistics
 from selfdistill_cli.policies.chat import TemplateChat
+from selfdistill_cli.policies.folders import VALUE_HEAD_FILE, held, load_full, write
 from selfdistill_cli.policies.stepping import Stepper
-
-VALUE_HEAD_FILE = "value_head.safetensors"
 
 
 class CausalPolicy(nn.Module):
@@ -187,14 +186,21 @@ class CausalPolicy(nn.Module):
             if name in kept:
                 yield name, buffer
 
-    def save(self, directory: Path) -> None:
-        """Write a Hugging Face folder: weights (or adapters), tokenizer and the critic's head."""
+    def held(self) -> dict[str, torch.Tensor]:
+        """What a folder holds: all weights and saved buffers, or adapters alone, and the critic.
+
+        The tensors are the policy's own, as they are now, and nothing is copied.
+        """
+        return held(self.backbone, self.value_head)
+
+    def save(self, directory: Path, tensors: Mapping[str, torch.Tensor] | None = None) -> None:
+        """Write a Hugging Face folder: weights (or adapters), tokenizer and the critic's head.
+
+        `tensors` stand in for `held()`, for example a copy that was taken of it.
+        """
         directory.mkdir(parents=True, exist_ok=True)
-        self.backbone.save_pretrained(directory)
+        write(directory, self.backbone, self.held() if tensors is None else tensors)
         self.chat.tokenizer.save_pretrained(directory)
-        if self.value_head is not None:
-            head = {k: v.detach().contiguous() for k, v in self.value_head.state_dict().items()}
-            save_file(head, directory / VALUE_HEAD_FILE)
 
     def load(self, directory: Path) -> None:
         """Read weights that `save` wrote; a critic's head is created if the folder has one."""
@@ -216,7 +222,7 @@ class CausalPolicy(nn.Module):
 
             load_adapter(self.backbone, directory)
         else:
-            _load_full(self.backbone, directory)
+            load_full(self.backbone, directory)
 
     def _values(
         self, hidden_BTH: torch.Tensor, active_BT: torch.Tensor, needs: frozenset[str]
@@ -267,24 +273,3 @@ def _layers(
 
 def _chosen_in(hidden_BTH: torch.Tensor, active_BT: torch.Tensor) -> torch.Tensor:
     return align_to_tokens(hidden_BTH).masked_fill(~active_BT[..., None], 0.0)
-
-
-def _load_full(backbone: Any, directory: Path) -> None:
-    if not (directory / "config.json").is_file():
-        raise CheckpointError(
-            f"{directory}: has no config.json; expected a model folder in Hugging Face format"
-        )
-    dtype = next(backbone.parameters()).dtype
-    loaded = type(backbone).from_pretrained(directory, dtype=dtype, local_files_only=True)
-    theirs, ours = loaded.state_dict(), backbone.state_dict()
-    wrong = sorted(
-        name
-        for name in theirs.keys() | ours.keys()
-        if name not in theirs or name not in ours or theirs[name].shape != ours[name].shape
-    )
-    if wrong:
-        raise CheckpointError(
-            f"{directory}: weights do not fit the policy; {len(wrong)} differ, for example "
-            f"{wrong[0]}. Use the policy settings that the folder was trained with."
-        )
-    backbone.load_state_dict(theirs)

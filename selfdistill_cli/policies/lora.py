@@ -37,13 +37,26 @@ def add_adapter(model: Any, settings: LoraSettings) -> Any:
         task_type="CAUSAL_LM",
     )
     try:
-        return get_peft_model(model, config)
+        adapted = get_peft_model(model, config)
     except ValueError as error:
         linear = sorted({n.split(".")[-1] for n, m in model.named_modules() if "proj" in n})
         raise ConfigError(
             f"policy.lora.target_modules={named}: {error}; this model has {', '.join(linear)}. "
             "Name some of them, or say all-linear."
         ) from error
+    _in_order(adapted.peft_config["default"])
+    return adapted
+
+
+def _in_order(config: Any) -> None:
+    """peft keeps the layers' names as a set, which every process would write in another order."""
+    if not isinstance(config.target_modules, str):
+        config.target_modules = sorted(config.target_modules)
+
+
+def adapter_tensors(model: Any) -> dict[str, Any]:
+    """The adapters' factors as they are now, by their names in the model; nothing is copied."""
+    return {name: parameter.detach() for name, parameter in _factors(model)}
 
 
 def load_adapter(model: Any, directory: Path) -> None:

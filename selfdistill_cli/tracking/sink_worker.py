@@ -5,10 +5,11 @@ crash of the library reaches the run, and so that ending it is one signal. It is
 with the file of a backend as its argument, and imports nothing else of this project. It outlives
 a killed trainer only to close the copy.
 
-Orders are JSON, one a line: {"init": {...}}, {"step": n, "metrics": {...}}, {"finish": status}.
+Orders are JSON, one a line: {"init": {...}}, {"step": n, "metrics": {...}, "digest": text},
+{"finish": status}.
 Reports on standard output: {"event": "ready" | "refused" | "error" | "stop" | "finished", "text":
-...}. A backend has `start(first, report)`, which returns None or something with `log(step,
-metrics, samples)`, `finish(status)` and, where every attempt writes the whole copy anew, `begin()`:
+...}. A backend has `start(first, report)`, which returns None or something with `log(order,
+samples)`, `finish(status)` and, where every attempt writes the whole copy anew, `begin()`:
 the lines that metrics.jsonl holds before the first one of this attempt follow it.
 """
 
@@ -101,17 +102,17 @@ def record(copy: Any, first: dict[str, Any], orders: Any, report: Report) -> str
             if begin is not None:
                 begin()
                 begin = None
-                for earlier, metrics in lines_before(run_dir / "metrics.jsonl", step):
-                    copy.log(earlier, metrics, samples(first, run_dir, earlier))
-            copy.log(step, order["metrics"], samples(first, run_dir, step))
+                for earlier in lines_before(run_dir / "metrics.jsonl", step):
+                    copy.log(earlier, samples(first, run_dir, earlier["step"]))
+            copy.log(order, samples(first, run_dir, step))
         except Exception as error:  # one line lost must not lose the others
             report("error", one_line(error))
     return "failed"
 
 
-def lines_before(path: Path, step: int) -> list[tuple[int, dict[str, float]]]:
-    """Steps and metrics of metrics.jsonl before a step; a line that is not whole is left out."""
-    found: list[tuple[int, dict[str, float]]] = []
+def lines_before(path: Path, step: int) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl before a step, as orders; one that is not whole is left out."""
+    found: list[dict[str, Any]] = []
     if path.is_file():
         for raw in path.read_bytes().splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
@@ -119,7 +120,7 @@ def lines_before(path: Path, step: int) -> list[tuple[int, dict[str, float]]]:
                 number = int(line.pop("step"))
                 known = {key: value for key, value in line.items() if value is not None}
                 if number < step:
-                    found.append((number, known))
+                    found.append({"step": number, "metrics": known})
     return found
 
 

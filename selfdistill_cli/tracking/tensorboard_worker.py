@@ -42,9 +42,9 @@ class Copy:
         text = json.dumps(self.config, indent=2)
         self._write(0, [_text("config", f"```\n{text}\n```")])
 
-    def log(self, step: int, metrics: dict[str, float], samples: list[dict[str, Any]]) -> None:
+    def log(self, order: dict[str, Any], samples: list[dict[str, Any]]) -> None:
         """One line."""
-        self._write(step, [*_scalars(metrics), *_texts(samples)])
+        self._write(order["step"], [*_scalars(order["metrics"]), *_texts(samples)])
 
     def finish(self, status: str) -> None:
         """Close the file."""

@@ -46,12 +46,12 @@ class Copy:
             auto_log_gpu=False,
         )
 
-    def log(self, step: int, metrics: dict[str, float], samples: list[dict[str, Any]]) -> None:
+    def log(self, order: dict[str, Any], samples: list[dict[str, Any]]) -> None:
         """One line."""
-        row: dict[str, Any] = dict(metrics)
+        row: dict[str, Any] = dict(order["metrics"])
         if samples:
             row["samples"] = self.trackio.Markdown("\n\n".join(map(_shown, samples)))
-        self.run.log(row, step=step)
+        self.run.log(row, step=order["step"])
 
     def finish(self, status: str) -> None:
         """Wait until everything is in the database."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from selfdistill_cli.tracking.files import compact
+from selfdistill_cli.tracking.metrics_file import deterministic_view
 from selfdistill_cli.tracking.settings import WandbSettings
 from selfdistill_cli.tracking.wandb_trial import OF_A_TRIAL, current_trial
 from selfdistill_cli.tracking.worker_sink import WorkerSink
@@ -60,3 +63,13 @@ class WandbSink(WorkerSink):
             "`wandb sync` later",
             enabled=settings.mode != "disabled",
         )  # fmt: skip
+
+    def order(self, step: int, metrics: dict[str, Any]) -> dict[str, Any]:
+        """A line with its digest, by which a step that is done again is known."""
+        return {**super().order(step, metrics), "digest": digest_of(metrics)}
+
+
+def digest_of(metrics: Mapping[str, Any]) -> str:
+    """The same for lines that differ only in what depends on the clock or the machine."""
+    text = compact(dict(sorted(deterministic_view(metrics).items())))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,35 +75,41 @@ def _init(wandb: Any, first: dict[str, Any], mode: str, stop: Callable[[], None]
 class Copy:
     """One attempt of a run in W&B.
 
-    W&B drops a line whose internal step does not grow. After a resume from an earlier checkpoint
-    our steps are smaller than what was logged before, so the internal step only ever grows, over
-    all attempts; the charts use the field `step`.
+    W&B cannot take a line back, and drops one whose internal step does not grow. A step that is
+    done again after a resume gives the same numbers and is not logged twice; one that gives others
+    (resume.allow, resume.step) is logged with an internal step that only ever grows, and the charts
+    use the field `step`.
     """
 
     def __init__(self, first: dict[str, Any], report: Report):
-        self.last_step = Path(first["folder"]) / "wandb" / "last_step"
+        place = Path(first["folder"]) / "wandb" / "sent.jsonl"
+        self.sent = Sent(place, first["finish_timeout_s"])
         self.report = report
         self.stopped = False
 
     def open(self, run: Any) -> None:
         """Take over a run that W&B admitted."""
         self.run = run
-        known_there = (getattr(run, "starting_step", 0) or 0) - 1
-        self.internal = max(_read_number(self.last_step), known_there)
+        self.next_there = None if run.offline else getattr(run, "starting_step", 0) or 0
+        known_there = -1 if self.next_there is None else self.next_there - 1
+        self.internal = max(self.sent.last_internal, known_there)
 
     def stop(self) -> None:
         """Somebody pressed stop in W&B, or a sweep there has seen enough of this run."""
         self.stopped = True
         self.report("stop", "asks to stop: stopping after this step, with a checkpoint")
 
-    def log(self, step: int, metrics: dict[str, float], samples: list[dict[str, Any]]) -> None:
+    def log(self, order: dict[str, Any], samples: list[dict[str, Any]]) -> None:
         """One line; a table of samples stands on its own, since W&B's tables never change."""
+        step, digest = order["step"], order["digest"]
+        if self.sent.knows(step, digest, self.next_there):
+            return
         self.internal = max(step, self.internal + 1)
-        self.last_step.write_text(str(self.internal))
-        row: dict[str, Any] = {**metrics, "step": step}
+        row: dict[str, Any] = {**order["metrics"], "step": step}
         if samples:
             row["samples"] = _table(samples)
         self.run.log(row, step=self.internal, commit=True)
+        self.sent.note(step, self.internal, digest)
 
     def finish(self, status: str) -> None:
         """Close the run. One that was preempted is marked: a sweep's server gives it out again."""
@@ -115,11 +125,50 @@ def _table(samples: list[dict[str, Any]]) -> Any:
     return wandb.Table(columns=list(samples[0]), data=rows, allow_mixed_types=True)
 
 
-def _read_number(path: Path) -> int:
+class Sent:
+    """What all attempts have logged: a file of lines [step, internal step, digest].
+
+    An attempt waits up to `patience_s` for the one before, whose trainer was killed and which still
+    sends; that is how long it may live.
+    """
+
+    def __init__(self, path: Path, patience_s: float):
+        self._file = path.open("a+", encoding="utf-8")
+        end = time.monotonic() + patience_s + 1.0
+        while not _locked(self._file) and time.monotonic() < end:
+            time.sleep(0.05)
+        self._known = read_sent(path)
+        self.last_internal = max((internal for internal, _ in self._known.values()), default=-1)
+
+    def knows(self, step: int, digest: str, next_there: int | None) -> bool:
+        """Whether these numbers were logged, and reached the server if `next_there`, the first
+        internal step that it lacks, is given."""
+        internal, known = self._known.get(step, (0, None))
+        return known == digest and (next_there is None or internal < next_there)
+
+    def note(self, step: int, internal: int, digest: str) -> None:
+        """Remember a line that was logged."""
+        self._known[step] = internal, digest
+        self._file.write(json.dumps([step, internal, digest]) + "\n")
+        self._file.flush()
+
+
+def read_sent(path: Path) -> dict[int, tuple[int, str]]:
+    """Internal step and digest of what was logged, by step; empty without a file."""
+    known: dict[int, tuple[int, str]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        with contextlib.suppress(ValueError):  # the end of a process that was killed
+            step, internal, digest = json.loads(line)
+            known[step] = internal, digest
+    return known
+
+
+def _locked(file: Any) -> bool:
     try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return -1
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _one_line(error: BaseException) -> str:

@@ -79,11 +79,14 @@ class WorkerSink:
         if self._state == "disabled":
             return
         try:
-            known = {key: value for key, value in plain(metrics).items() if value is not None}
             usable = self._state in ("starting", "running") and self._process.poll() is None
-            self._feed.offer(_line({"step": step, "metrics": known}), usable)
+            self._feed.offer(_line(self.order(step, known(metrics))), usable)
         except Exception as error:  # a value that has no text must not kill the run
             self._feed.note_error(f"line of step {step} was not sent: {error}")
+
+    def order(self, step: int, metrics: dict[str, Any]) -> dict[str, Any]:
+        """What the worker is told of a line."""
+        return {"step": step, "metrics": metrics}
 
     def finish(self, status: str) -> None:
         """Close the copy, waiting at most `finish_timeout_s`; then the worker is ended."""
@@ -171,6 +174,11 @@ class WorkerSink:
     def _note_worker_end(self) -> None:
         where = self.folder / "worker.log"
         self._feed.note_error(f"ended early, lines are missing there; see {where}")
+
+
+def known(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a line a copy gets: plain values that are known."""
+    return {key: value for key, value in plain(metrics).items() if value is not None}
 
 
 def _line(order: Mapping[str, Any]) -> str:

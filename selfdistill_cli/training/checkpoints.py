@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ MANIFEST = "manifest.json"
 STATE = "training_state.pt"
 POLICY = "policy"
 TEACHER = "teacher"
+DIGITS = 6
+"""Of the step in a folder's name."""
 Save = Callable[[Path], None]
 
 
@@ -56,7 +59,7 @@ class Checkpoint:
 
 def folder_name(step: int) -> str:
     """Name of a step's folder; sorts by step."""
-    return f"step_{step:06d}"
+    return f"step_{step:0{DIGITS}d}"
 
 
 def problem_with(path: Path) -> str | None:
@@ -65,17 +68,32 @@ def problem_with(path: Path) -> str | None:
     if not manifest.is_file():
         return f"{manifest} is missing: the checkpoint was not finished"
     try:
-        files = json.loads(manifest.read_text())["files"]
-    except (ValueError, KeyError, TypeError) as error:
+        listed = json.loads(manifest.read_bytes())
+        step, files = listed["step"], dict(listed["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
         return f"{manifest} cannot be read: {error}"
+    if path.name[-DIGITS:].isdecimal() and step != int(path.name[-DIGITS:]):
+        return f"{manifest} is that of step {step}, expected step {int(path.name[-DIGITS:])}"
     for name, expected in sorted(files.items()):
         file = path / name
         if not file.is_file():
             return f"{file} is missing"
-        if file.stat().st_size != expected["bytes"]:
-            return f"{file} has {file.stat().st_size} bytes, expected {expected['bytes']}"
-        if checksum(file) != expected["sha256"]:
-            return f"{file} was altered: its checksum differs from the manifest"
+        try:
+            problem = _problem_with_file(file, expected["bytes"], expected["sha256"])
+        except (KeyError, TypeError) as error:
+            return f"{manifest} cannot be read: {error}"
+        except OSError as error:
+            return f"{file} cannot be read: {error.strerror}"
+        if problem is not None:
+            return problem
+    return None
+
+
+def _problem_with_file(file: Path, num_bytes: int, sha256: str) -> str | None:
+    if file.stat().st_size != num_bytes:
+        return f"{file} has {file.stat().st_size} bytes, expected {num_bytes}"
+    if checksum(file) != sha256:
+        return f"{file} was altered: its checksum differs from the manifest"
     return None
 
 
@@ -100,25 +118,40 @@ class Checkpoints:
 
         Raises CheckpointError if there are checkpoints and none is whole.
         """
+        problems: dict[int, str] = {}
         for step in reversed(self.steps()):
             path = self.root / folder_name(step)
             problem = problem_with(path)
             if problem is None:
+                self._set_aside(problems, warn)
+                self._relink(path)
                 return Checkpoint(step=step, path=path)
-            aside = self.root / f"damaged_{folder_name(step)}"
-            shutil.rmtree(aside, ignore_errors=True)
-            path.rename(aside)
-            warn(f"checkpoint of step {step} is damaged: {problem}. It was moved to {aside}.")
-        damaged = sorted(self.root.glob("damaged_step_*"), reverse=True)
-        if damaged:
-            problems = [problem_with(path) or f"{path} is whole again" for path in damaged]
+            problems[step] = problem
+        aside = sorted(self.root.glob("damaged_step_*"), reverse=True)
+        found = [*problems.values(), *(problem_with(p) or f"{p} is whole again" for p in aside)]
+        if found:
             raise CheckpointError(
                 f"no whole checkpoint is left in {self.root}:\n"
-                + "\n".join(problems)
-                + "\nPut a copy back as step_<n>, start anew with another run.name, or delete the "
-                "run directory."
+                + "\n".join(found)
+                + "\nNothing was deleted. Put a copy back as step_<n>, start anew with another "
+                "run.name, or delete the run directory."
             )
         return None
+
+    def _set_aside(self, problems: Mapping[int, str], warn: Callable[[str], None]) -> None:
+        for step, problem in problems.items():
+            aside = self.root / f"damaged_{folder_name(step)}"
+            shutil.rmtree(aside, ignore_errors=True)
+            (self.root / folder_name(step)).rename(aside)
+            warn(f"checkpoint of step {step} is damaged: {problem}. It was moved to {aside}.")
+
+    def _relink(self, newest: Path) -> None:
+        """Let `latest` name the newest one, and drop a `best` that is gone."""
+        latest, best = self.root / "latest", self.root / "best"
+        if not latest.is_symlink() or os.readlink(latest) != newest.name:
+            point(latest, newest.name)
+        if best.is_symlink() and not best.exists():
+            best.unlink()
 
     def rewind(self, step: int) -> Checkpoint:
         """Return a step's checkpoint and set later ones aside as `rewound_step_<n>`.
@@ -130,10 +163,7 @@ class Checkpoints:
             aside = self.root / f"rewound_{folder_name(later)}"
             shutil.rmtree(aside, ignore_errors=True)
             (self.root / folder_name(later)).rename(aside)
-        point(self.root / "latest", checkpoint.path.name)
-        best = self.root / "best"
-        if best.is_symlink() and not best.exists():
-            best.unlink()
+        self._relink(checkpoint.path)
         return checkpoint
 
     def named(self, which: str) -> Checkpoint:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from selfdistill_cli.core.errors import CheckpointError, ConfigError, RunError, UserError
@@ -14,10 +15,17 @@ from selfdistill_cli.training.run_directory import find_run
 from selfdistill_cli.training.settings import CheckpointSettings
 from selfdistill_cli.training.world import World
 
+WEIGHTS = ("*.safetensors", "*.bin")
+BESIDE_WEIGHTS = (
+    "config.json", "generation_config.json", "tokenizer*", "special_tokens_map.json",
+    "added_tokens.json", "vocab*", "merges.txt", "*.jinja",
+)  # fmt: skip
+"""What a policy reads of its model's folder again whenever a run continues."""
+
 
 def find_checkpoint(directory: Path, which: str) -> Checkpoint:
     """Return a run's checkpoint: latest, best, or a step."""
-    keep_all = CheckpointSettings(every=0, keep=1, best_metric="eval/success")
+    keep_all = CheckpointSettings(every=0, keep=1, best_metric="eval/success", background=False)
     return Checkpoints(directory / "checkpoints", keep_all).named(which)
 
 
@@ -67,7 +75,16 @@ def path_fingerprint(path: Path) -> str:
 
 def weights_fingerprint(folder: Path) -> str:
     """SHA-256 over the weight files of a policy's folder."""
-    files = sorted(p for pattern in ("*.safetensors", "*.bin") for p in folder.glob(pattern))
+    return _fingerprint(folder, WEIGHTS)
+
+
+def base_fingerprint(folder: Path) -> str:
+    """SHA-256 over weights, settings, tokenizer and templates of a model's folder."""
+    return _fingerprint(folder, (*WEIGHTS, *BESIDE_WEIGHTS))
+
+
+def _fingerprint(folder: Path, patterns: Sequence[str]) -> str:
+    files = sorted({path for pattern in patterns for path in folder.glob(pattern)})
     return hashlib.sha256("".join(map(checksum, files)).encode()).hexdigest()
 
 

@@ -54,6 +54,7 @@ def train(run: Run) -> None:
         run.interrupts.step_ended(times["time/step_s"])
         if run.world.agree(run.interrupts.requested):
             run.preempt(step)
+    run.settle()
 
 
 def take_step(run: Run, step: int) -> dict[str, float]:

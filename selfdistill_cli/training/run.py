@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,6 +18,7 @@ from selfdistill_cli.teachers.weight_copy import WeightCopy
 from selfdistill_cli.tracking.metrics_file import MetricsFile
 from selfdistill_cli.tracking.sinks import OpenSink
 from selfdistill_cli.tracking.trajectories import write_trajectories
+from selfdistill_cli.training.background import Writer
 from selfdistill_cli.training.checkpoints import POLICY, TEACHER, Checkpoint, Checkpoints
 from selfdistill_cli.training.engine import Engine
 from selfdistill_cli.training.evaluation import (
@@ -58,6 +59,8 @@ class Run:
     """The weights that follow the student, None without a sync."""
     checkpoints: Checkpoints
     """The run's checkpoints."""
+    writer: Writer
+    """Writes them."""
     guards: Guards
     """Watches for a run that went wrong."""
     metrics_file: MetricsFile
@@ -169,6 +172,7 @@ class Run:
         self.world.from_first(lambda: self._write_line(step, metrics))
 
     def _write_line(self, step: int, metrics: Mapping[str, float]) -> None:
+        self.writer.check()  # a write that failed ends the run now, not at the next save
         self.metrics_file.append(step, metrics)
         for sink in self.sinks:
             sink.log(step, metrics)
@@ -200,23 +204,19 @@ class Run:
             "best": self.best,
             "total_tokens": self.total_tokens,
         }
-        folders: dict[str, Callable[[Path], None]] = {POLICY: self.policy.save}
+        self.world.from_first(lambda: self._write_checkpoint(step, state))
+
+    def _write_checkpoint(self, step: int, state: dict[str, Any]) -> None:
+        folders = {POLICY: self.policy.held()}
         if self.slow_copy is not None and self.slow_copy.is_policy:
-            slow = state["slow_copy"]["slow"]
-            folders[TEACHER] = lambda directory: self._save_teacher(directory, slow)
-        best = int(self.best["step"])
-        self.world.from_first(lambda: self._write_checkpoint(step, folders, state, best))
+            folders[TEACHER] = self._held_teacher(state["slow_copy"]["slow"])
+        self.writer.save(step, folders, state, int(self.best["step"]))
 
-    def _write_checkpoint(
-        self, step: int, folders: dict[str, Callable[[Path], None]], state: Any, best: int
-    ) -> None:
-        self.checkpoints.save(step, folders, state, best)
-
-    def _save_teacher(self, directory: Path, slow: Mapping[str, torch.Tensor]) -> None:
-        """Write the slow copy as a policy of its own; `slow` is all of it."""
+    def _held_teacher(self, slow: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """What the folder of the slow copy as a policy holds; `slow` is all of it."""
         assert self.slow_copy is not None
         with self.slow_copy.in_place_of(slow):
-            self.policy.save(directory)
+            return self.policy.held()
 
     def _save_skill(self, step: int) -> None:
         """Every so often the slow copy is kept for good: `policy.init_from=.../skills/NAME`."""
@@ -225,9 +225,16 @@ class Run:
             name = f"teacher_skill_step_{step:06d}"
             assert self.slow_copy is not None
             path, slow = self.directory / "skills" / name, self.slow_copy.state_dict()["slow"]
-            self.world.from_first(
-                lambda: write_folder(path, lambda folder: self._save_teacher(folder, slow))
-            )
+            self.world.from_first(lambda: self._write_skill(path, slow))
+
+    def _write_skill(self, path: Path, slow: Mapping[str, torch.Tensor]) -> None:
+        self.writer.wait()  # one thread at a time asks the libraries to write the policy
+        tensors = self._held_teacher(slow)
+        write_folder(path, lambda folder: self.policy.save(folder, tensors))
+
+    def settle(self) -> None:
+        """Wait until the last checkpoint is on the disk; raises RunError if it could not be."""
+        self.world.from_first(self.writer.wait)
 
     @contextlib.contextmanager
     def enduring(self) -> Generator[None, None, None]:
@@ -243,15 +250,16 @@ class Run:
     def stop_if_lost(self, step: int) -> None:
         """Keep the finished `step` and raise the error that was noted in it, if there was one."""
         if self.lost_server is not None:
-            if step not in self.world.from_first(self.checkpoints.steps):
+            if step not in self.world.from_first(self.writer.steps):
                 self.save(step)
             raise self.lost_server
 
     def rescue(self, step: int) -> None:
         """Checkpoint the state before `step`, whose episodes could not be played or scored."""
         self.workshop.reward.rewind()
-        if step > 1 and step - 1 not in self.world.from_first(self.checkpoints.steps):
+        if step > 1 and step - 1 not in self.world.from_first(self.writer.steps):
             self.save(step - 1)
+            self.settle()
 
     def give_up(self, step: int) -> NoReturn:
         """Keep the state before `step`, which did not end within run.grace; raise Preempted."""
@@ -264,8 +272,9 @@ class Run:
 
     def preempt(self, step: int) -> None:
         """Write a checkpoint unless this step has one, then raise Preempted."""
-        if step not in self.world.from_first(self.checkpoints.steps):
+        if step not in self.world.from_first(self.writer.steps):
             self.save(step)
+            self.settle()
         if step < self.settings.run.max_steps:
             raise Preempted(
                 f"stopped after step {step} of {self.settings.run.max_steps} with a checkpoint in "

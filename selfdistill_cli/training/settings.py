@@ -108,6 +108,8 @@ class CheckpointSettings(Settings):
     """Newest checkpoints to keep; the best one is kept besides."""
     best_metric: str
     """Evaluation metric that decides which one is best; higher is better."""
+    background: bool
+    """Train on while a checkpoint is written: a save costs a copy of its tensors in host memory."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,10 +23,12 @@ from selfdistill_cli.rewards.errors import ErrorPolicy
 from selfdistill_cli.rewards.guarded import GuardedReward
 from selfdistill_cli.tracking.metrics_file import MetricsFile
 from selfdistill_cli.tracking.sinks import finish_sinks
+from selfdistill_cli.training.background import Writer
 from selfdistill_cli.training.checkpoints import Checkpoints
 from selfdistill_cli.training.copies import open_copies
 from selfdistill_cli.training.files import write_json
 from selfdistill_cli.training.initial import (
+    base_fingerprint,
     check_same_weights,
     initial_weights,
     path_fingerprint,
@@ -96,6 +98,7 @@ def _status(run: Run, directory: RunDirectory) -> Iterator[None]:
         failure = {"kind": kind, "message": str(error), "attempt": attempt}
         raise
     finally:
+        run.writer.end(run.display.message)
         health = finish_sinks(run.sinks, status)
         # Where the disk is full the first error is the one to tell.
         with contextlib.suppress(*([RunError] if status == "failed" else [])):
@@ -152,11 +155,14 @@ def read_tasks(settings: TrainSettings, env: Env) -> None:
 def contents_of(env: Env, settings: TrainSettings) -> dict[str, str]:
     """Fingerprints of what keys point at: data, and the weights that a run starts from.
 
-    An environment may have `fingerprint()`. Frozen views are built again on every resume, so the
-    run that `policy.init_from` or a view's path names must still mean the same checkpoint.
+    An environment may have `fingerprint()`. Frozen views, and what lies under adapters, are built
+    again on every resume, so paths must still mean the same weights.
     """
     fingerprint = getattr(env, "fingerprint", None)
     found = {} if fingerprint is None else {"env.data": fingerprint()}
+    base = getattr(settings.policy, "path", None)
+    if base is not None and Path(base).is_dir():  # where it is missing, its reader says so
+        found["policy.path"] = base_fingerprint(Path(base))
     method: Any = settings.method
     views = {f"method.views.{name}.path": view for name, view in method.views.items()}
     paths = {
@@ -197,6 +203,7 @@ def assemble(
     scorers = build_scorers(method.views, policy, engine, slow_copy, models, world)
     errors = directory.path / "reward_errors.jsonl"
     workshop = build_workshop(settings, env, policy, method, errors, world)
+    checkpoints = Checkpoints(directory.path / "checkpoints", settings.checkpoint)
     return Run(
         settings=settings,
         directory=directory.path,
@@ -206,7 +213,8 @@ def assemble(
         workshop=workshop,
         scorers=scorers,
         slow_copy=slow_copy,
-        checkpoints=Checkpoints(directory.path / "checkpoints", settings.checkpoint),
+        checkpoints=checkpoints,
+        writer=Writer(checkpoints, policy.save, settings.checkpoint.background),
         guards=settings.guards.build(display.message),
         metrics_file=MetricsFile(directory.path / "metrics.jsonl"),
         sinks=open_copies(settings, directory, display, interrupts) if world.is_first else [],

@@ -101,32 +101,36 @@ def silent_server():
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_two_attempts_leave_history_config_and_summary(tmp_path):
-    """The second attempt starts again from an earlier step; no line of either is lost."""
+def test_a_step_that_is_done_again_is_logged_once_unless_its_numbers_differ(tmp_path):
+    """Three attempts; the second and the third start again from an earlier step."""
     config = {"method": {"name": "gear", "lr": 0.5}, "hub_token": "not-for-others"}
-    for steps in (range(4), range(2, 6)):
+    attempts = ((range(4), 10), (range(2, 6), 10), (range(5, 7), 20))
+    for steps, divisor in attempts:
         sink = settings().build(tmp_path, "a-name", "cafe0123", config)
         for step in steps:
-            sink.log(step, {"reward/mean": step / 10, "loss/bad": float("nan")})
+            lines = {"reward/mean": step / divisor, "loss/bad": float("nan"), "time/s": time.time()}
+            sink.log(step, lines)
         sink.finish("finished")
         assert sink.health() == {
             "state": "closed",
-            "accepted": 4,
+            "accepted": len(steps),
             "dropped": 0,
             "errors": 0,
         }, (tmp_path / "wandb/worker.log").read_text()
-    first, second = map(contents, files_once(tmp_path))
-    for data, steps in ((first, range(4)), (second, range(2, 6))):
-        assert [row["step"] for row in data["history"]] == list(steps)
-        assert [row["reward/mean"] for row in data["history"]] == [s / 10 for s in steps]
+    found = [contents(path) for path in files_once(tmp_path)]
+    logged = [[row["step"] for row in data["history"]] for data in found]
+    assert logged == [[0, 1, 2, 3], [4, 5], [5, 6]]
+    for data, (_, divisor) in zip(found, attempts, strict=True):
+        for row in data["history"]:
+            assert row["reward/mean"] == row["step"] / divisor
         assert data["config"]["method"] == {"name": "gear", "lr": 0.5}
         assert data["config"]["hub_token"] == "<removed>"
-        assert data["summary"]["reward/mean"] == steps[-1] / 10
+        assert data["summary"]["reward/mean"] == data["history"][-1]["reward/mean"]
         assert data["exit_code"] == 0
         assert (data["run"].run_id, data["run"].display_name) == ("cafe0123", "a-name")
         assert (data["run"].project, list(data["run"].tags)) == ("p", ["t"])
         assert (data["run"].job_type, data["run"].notes) == ("train", "why")
-    internal = [row["_step"] for data in (first, second) for row in data["history"]]
+    internal = [row["_step"] for data in found for row in data["history"]]
     assert internal == sorted(set(internal)), "W&B drops lines whose internal step does not grow"
 
 
@@ -213,7 +217,7 @@ def test_a_server_that_never_answers_costs_its_time_limits_and_no_more(tmp_path)
     assert times["worst_log"] < 0.05 + 0.5
     assert times["finished"] - times["logged"] < 3.0 + 5.0
     assert exit_s < 3.0 + 8.0, "leaving Python must not wait for wandb either"
-    assert err.count("W&B:") == 2
+    assert err.count("W&B:") == 2, "the first trouble, and the sum at the end"
     assert f"in all {times['dropped']} lines dropped and {times['errors']} errors" in err
     assert "Traceback" not in err
     assert gone_within(helpers, 20)
@@ -271,7 +275,7 @@ def test_a_dead_worker_is_counted_and_never_raised(tmp_path):
     assert sink.health()["dropped"] == 5
     assert len(said) == 2
     assert "in all 5 lines dropped" in said[1]
-    assert "\n" not in said[0]
+    assert "\n" not in said[0] + said[1]
 
 
 def test_no_tracker_has_no_implementation_and_disabled_does_nothing(tmp_path):

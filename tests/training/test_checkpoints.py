@@ -17,7 +17,7 @@ from selfdistill_cli.core.errors import CheckpointError, RunError
 from selfdistill_cli.training.checkpoints import MANIFEST, Checkpoints, problem_with
 from selfdistill_cli.training.settings import CheckpointSettings
 
-SETTINGS = CheckpointSettings(every=2, keep=2, best_metric="eval/success")
+SETTINGS = CheckpointSettings(every=2, keep=2, best_metric="eval/success", background=False)
 
 
 def save_policy(folder):
@@ -104,7 +104,7 @@ def test_kill_while_writing_leaves_the_old_checkpoint(tmp_path):
             (folder / "weights.bin").write_bytes(b"w")
             os.kill(os.getpid(), signal.SIGKILL)
 
-        settings = CheckpointSettings(every=2, keep=2, best_metric="eval/success")
+        settings = CheckpointSettings(every=2, keep=2, best_metric="eval/success", background=False)
         Checkpoints(Path(sys.argv[1]), settings).save(4, {"policy": half}, {}, 2)
     """)
     killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)], timeout=120)
