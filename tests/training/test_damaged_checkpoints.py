@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from assembled import assembled, environment
 from running import numbers, run
+from safetensors.torch import load_file
 
 from selfdistill_cli.cli import checkpoints as command
 from selfdistill_cli.core.errors import CheckpointError
@@ -178,6 +180,24 @@ def test_a_checkpoint_under_another_steps_name_is_not_taken_for_it(folder: Path)
     problem = problem_with(folder / "step_000002")
     assert problem is not None
     assert problem.endswith("is that of step 1, expected step 2")
+
+
+def test_nothing_of_the_base_model_is_in_a_checkpoint_of_adapters(trained: Path) -> None:
+    """Not a row of its weights, in any precision, in any file: policy, teacher and optimizer."""
+    base = load_file(shipped_tiny() / "model.safetensors")
+    rows = [tensor.flatten()[-32:] for tensor in base.values() if tensor.numel() >= 32]
+    rows = [row for row in rows if row.unique().numel() > 8]
+    assert len(rows) > 20
+    kinds = (torch.float32, torch.float16, torch.bfloat16)
+    searched = {row.to(kind).view(torch.uint8).numpy().tobytes() for row in rows for kind in kinds}
+    folder = trained / "step_000002"
+    for file in files_of(folder):
+        data = file.read_bytes()
+        assert not any(text in data for text in searched), file
+    names = {key for file in folder.rglob("adapter_model.*") for key in load_file(file)}
+    assert names
+    assert all(".lora_A." in name or ".lora_B." in name for name in names)
+    assert not list(folder.rglob("model*.safetensors"))
 
 
 @pytest.mark.slow
