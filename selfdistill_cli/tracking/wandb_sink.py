@@ -168,7 +168,7 @@ class WandbSink:
             self._process.wait(5)
             raise UserError(
                 f"tracker.mode=online: W&B refused the run: {self._refusal} Run `wandb login` or "
-                "set WANDB_API_KEY; or keep tracker.mode=offline and use `wandb sync` later"
+                "set WANDB_API_KEY; or stay offline and use `wandb sync` later"
             )
 
     def _feed(self) -> None:
