@@ -59,7 +59,7 @@ class WandbSink(WorkerSink):
             settings, "W&B", folder / "wandb", order, announce, environment,
             admission_s=settings.init_timeout_s if settings.mode == "online" else 0.0,
             asked="tracker.mode=online",
-            remedy="Run `wandb login` or set WANDB_API_KEY; or keep tracker.mode=offline and use "
+            remedy="Run `wandb login` or set WANDB_API_KEY; or stay offline and use "
             "`wandb sync` later",
             enabled=settings.mode != "disabled",
         )  # fmt: skip

@@ -175,7 +175,8 @@ def test_a_base_model_that_is_gone_or_another_one_is_named(tmp_path):
     shutil.copytree(tmp_path / "moved", model)
     for name in ("model.safetensors", "tokenizer.json", "config.json"):
         good = (model / name).read_bytes()
-        (model / name).write_bytes(good[:-1] + b"?")
+        other = good + b"\n" if name.endswith("json") else good[:-1] + bytes([good[-1] ^ 1])
+        (model / name).write_bytes(other)
         said = run(tmp_path, *words, "run.max_steps=4", expect=2)
         assert "policy.path: content changed since runs/r was started" in said, name
         (model / name).write_bytes(good)
