@@ -252,6 +252,7 @@ class Run:
         if self.lost_server is not None:
             if step not in self.world.from_first(self.writer.steps):
                 self.save(step)
+                self.settle()
             raise self.lost_server
 
     def rescue(self, step: int) -> None:
