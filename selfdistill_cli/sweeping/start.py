@@ -105,11 +105,9 @@ def _on_cluster(folder: SweepFolder, cells: Cells, made: Made, proposer: Propose
     for line in _introduction(folder, launcher.jobs or len(folder.cells), ""):
         print(line, flush=True)
     code = cluster.submit(folder, cells.make, launcher)
-    left = [c for c in folder.cells.values() if c.status in cluster.LEFT]
-    if left:
-        print(f"selfdistill sweep status {folder.path} shows what becomes of them")
-        return code
     print("\n".join(closing(folder, code)))
+    if any(cell.status in cluster.LEFT for cell in folder.cells.values()):
+        print(f"selfdistill sweep status {folder.path} shows what becomes of them")
     return 1 if table.failures(folder.cells.values()) else 0
 
 

@@ -72,21 +72,23 @@ def check(folder: Path, names: list[str], said: str) -> None:
         assert "attempt 1" in Path(cell.log).read_text()
     ids: set[str] = set()
     for name in names:
-        if name in ("late", "kill"):  # they end before W&B has anything to write
-            continue
-        steps_done = [line["step"] for line in read(sweep / name / "metrics.jsonl")]
-        assert steps_done == ([1] if name in TROUBLE else [1, 2])
+        metrics = sweep / name / "metrics.jsonl"
+        steps_done = [line["step"] for line in read(metrics)] if metrics.is_file() else []
+        assert steps_done == {"late": [], "kill": [], "diverges": [1]}.get(name, [1, 2])
         files = sorted((sweep / name / "wandb").glob("offline-run-*/run-*.wandb"))
         found = [contents(path) for path in files]
         assert {run["run"].run_group for run in found} == {sweep.name}
         if name in TROUBLE:
-            assert {run["config"]["optim"]["lr"] for run in found} == {1e30}
+            assert {run["config"]["env"]["trouble"] for run in found} == {
+                "none" if name == "diverges" else name
+            }
+            assert {run["config"]["optim"]["lr"] == 1e30 for run in found} == {name == "diverges"}
         else:
             assert {run["config"]["seed"] for run in found} == {int(name.removeprefix("fine_"))}
         ids |= {run["run"].run_id for run in found}
         steps = {row["step"] for run in found for row in run["history"] if "step" in row}
         assert steps <= {1, 2}
-    assert len(ids) == len(names) - 2
+    assert len(ids) == len(names)
 
 
 def killed_and_continued(folder: Path, num_fine: int, within_s: float) -> None:
