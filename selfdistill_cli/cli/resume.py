@@ -41,7 +41,8 @@ def main(argv: Sequence[str]) -> int:
     directory = find_run(runs[0], "runs")
     catalog.extend_import_path(config_dir)
     container = read_container(directory / "config.yaml")
-    container["resume"] = {**container["resume"], "mode": "must", "step": None, "allow": []}
+    # A run that was only prepared, for a cluster, is started by this.
+    container["resume"] = {**container["resume"], "mode": "auto", "step": None, "allow": []}
     # After it: going back is asked for at every call.
     container = changed(container, words, config_dir)
     placed = dict(container["run"])

@@ -43,8 +43,10 @@ class Kubernetes:
                 "every pod must see the run directory under the same path: mount the volume of "
                 f"launcher.volume_claim here, and use run.root={mount}/runs"
             )
-        inline = {"_target_": _named(InlineSettings), "timeout_s": self.settings.timeout_s}
-        directory.open({**container, "launcher": inline}, settings.resume)
+        inline = {
+            "_target_": _named(InlineSettings), "timeout_s": self.settings.timeout_s, "jobs": None,
+        }  # fmt: skip
+        directory.prepare({**container, "launcher": inline}, settings.resume)
         directory.close()
         manifest = directory.path / MANIFEST
         write_text(manifest, render(self.settings, directory.path))

@@ -7,6 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 
+ROUNDING = 1e-6
+"""Relative spread below which values that a model computed in float32 are equal."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Component:
     """How one named component enters the total."""
@@ -42,10 +46,15 @@ class RunningMoments:
         return RunningMoments(count=count, mean=mean, m2=self.m2 + delta * (value - mean))
 
     def normalized(self, value: float) -> float:
-        """Return `(value - mean) / (std + 1e-8)` with the sample std; 0 for fewer than 2 values."""
-        if self.count < 2:
+        """Return `(value - mean) / (std + 1e-8)` with the sample std; 0 for fewer than 2 values.
+
+        0, too, where all values are equal up to the rounding of float32: a learned score depends
+        that much on what it was batched with, and this would make it as large as any difference.
+        """
+        std = math.sqrt(self.m2 / (self.count - 1)) if self.count > 1 else 0.0
+        if std <= ROUNDING * max(abs(value), abs(self.mean)):
             return 0.0
-        return (value - self.mean) / (math.sqrt(self.m2 / (self.count - 1)) + 1e-8)
+        return (value - self.mean) / (std + 1e-8)
 
 
 def composite(
