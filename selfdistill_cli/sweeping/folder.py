@@ -226,5 +226,5 @@ def _reopen(
         return
     for name, cell in folder.cells.items():
         if cell.status == "done" and "run.max_steps" not in cell.values:
-            folder.change(name, status="pending")
+            folder.change(name, status="pending", job=None)
 

@@ -40,7 +40,7 @@ def sweep(
     folder = open_folder(command, space, made.settings)
     try:
         for name in retried:
-            folder.change(name, status="pending", error=None)
+            folder.change(name, status="pending", error=None, job=None)
         return _run(folder, space, cells, made, starter)
     finally:
         folder.close()
