@@ -100,8 +100,7 @@ def runs_with_hydra(arguments: TrainArguments) -> bool:
 def multirun(arguments: TrainArguments) -> int:
     """Every combination of the swept values, each in a process of its own (docs/sweeps.md).
 
-    Not by a plug-in of Hydra: it takes those from a package `hydra_plugins` alone, composes the
-    configuration twice before it asks one, and has exit codes and tracebacks of its own.
+    Hydra composes twice before it asks a sweeper, so that is left to `hydra/sweeper=selfdistill`.
     """
     from selfdistill_cli.sweeping.folder import Command
     from selfdistill_cli.sweeping.start import sweep
@@ -119,6 +118,7 @@ def with_hydra(arguments: TrainArguments) -> int:
     """Everything that Hydra offers: --cfg, --info, -m, its launchers and sweepers."""
     from selfdistill_cli.config import catalog, sweeps
     from selfdistill_cli.config.compose import compose_unchecked, read_words
+    from selfdistill_cli.sweeping import hydra_sweeper
 
     folders = catalog.config_dirs(arguments.config_dir)
     if arguments.multirun:
@@ -127,10 +127,13 @@ def with_hydra(arguments: TrainArguments) -> int:
         typed = read_words(arguments.words, folders)
         compose_unchecked(typed, folders, arguments.config_name)
         words = [str(override.input_line) for override in typed]
+    hydra_sweeper.register(arguments.config_dir, arguments.config_name)
     own = ["--config-dir", str(folders[1])] if len(folders) > 1 else []
     argv = [*arguments.hydra_flags, *own, *words]
     outcomes: list[tuple[str, int]] = []
     code = run_hydra(argv, lambda: _job(arguments, outcomes), arguments.config_name)
+    if hydra_sweeper.asked.error is not None:
+        raise hydra_sweeper.asked.error
     if len(outcomes) > 1:
         print("\n".join(["", "all runs:", *(f"  exit {c}  {label}" for label, c in outcomes)]))
     return code or next((c for _, c in outcomes if c), 0)

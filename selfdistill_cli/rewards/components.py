@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-
 ROUNDING = 1e-6
 """Relative spread below which values that a model computed in float32 are equal."""
 

@@ -211,6 +211,18 @@ def test_a_sweeper_of_hydra_may_be_chosen(tmp_path: Path) -> None:
     assert said.stderr.count("policy.path=.: no config.json") == 2
 
 
+def test_the_sweeps_stand_behind_the_interface_of_hydra_too(tmp_path: Path) -> None:
+    words = ["train", "-m", "hydra/sweeper=selfdistill", "method.group_size=1", "seed=0,1"]
+    said = selfdistill(tmp_path, *words, "sweep.name=s")
+    assert said.returncode == 1
+    assert "2 cells: 2 invalid" in said.stdout
+    assert (tmp_path / "runs/multirun/s/ledger.jsonl").is_file()
+    wrong = selfdistill(tmp_path, *words, "optim.ler=1,2")
+    assert wrong.returncode == 2
+    assert "did you mean 'lr'" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+
 def test_combinations_that_break_a_rule_are_invalid_and_are_told(tmp_path: Path) -> None:
     said = selfdistill(tmp_path, "train", "-m", "method.group_size=1", "seed=0,1", "sweep.name=s")
     assert said.returncode == 1
