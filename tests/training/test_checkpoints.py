@@ -138,6 +138,7 @@ def test_a_run_that_was_copied_without_links_goes_on(tmp_path):
 
 
 def test_a_run_without_the_wanted_checkpoint_is_not_called_no_run(tmp_path):
+    (tmp_path / "r").mkdir()
     saved(tmp_path / "r" / "checkpoints", [2])
     (tmp_path / "r" / "config.yaml").write_text("{}")
     with pytest.raises(ConfigError, match=r"^policy\.init_from=r:9: checkpoint=9: no such"):
