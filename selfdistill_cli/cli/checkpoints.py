@@ -9,6 +9,8 @@ from pathlib import Path
 from selfdistill_cli.core.errors import UserError, did_you_mean
 
 ACTIONS = ("list", "verify", "prune")
+ASIDE = ("damaged_step_*", "rewound_step_*", "copy_of_*")
+"""What other commands set aside and never delete."""
 
 HELP = """\
 usage: selfdistill checkpoints RUN [list | verify | prune [keep=N] [aside=true]]
@@ -18,7 +20,7 @@ RUN is a run directory, or the name of a run in ./runs.
   list      steps, sizes, which one is the latest and the best (default)
   verify    read every file and compare its checksum with the manifest; 1 if one is damaged
   prune     delete all but the newest N whole ones (default 1) and the best one; damaged ones are
-            never counted as kept. aside=true deletes damaged_* and rewound_* folders too
+            never counted as kept. aside=true deletes damaged_*, rewound_* and copy_of_* folders too
 
 examples:
   selfdistill checkpoints gear-code-s0-1a2b3c
@@ -69,7 +71,7 @@ def show(root: Path) -> int:
     """One line per checkpoint."""
     from selfdistill_cli.training.disk_budget import folder_bytes
 
-    folders = sorted(p for p in root.glob("*step_??????") if not p.name.startswith("."))
+    folders = sorted(p for kind in ("step_??????", *ASIDE) for p in root.glob(kind))
     if not folders:
         print(f"no checkpoints in {root}")
     for folder in folders:
@@ -106,7 +108,7 @@ def prune(root: Path, keep: int, aside: bool) -> int:
     kept = {folder.resolve() for folder in whole[-keep:]} | {best}
     doomed = [folder for folder in folders if folder.resolve() not in kept]
     if aside:
-        doomed += [*root.glob("damaged_step_*"), *root.glob("rewound_step_*")]
+        doomed += [p for kind in ASIDE for p in root.glob(kind)]
     for folder in doomed:
         size = folder_bytes(folder) / 2**20
         shutil.rmtree(folder)

@@ -40,19 +40,22 @@ def main(argv: Sequence[str]) -> int:
 
     directory = find_run(runs[0], "runs")
     catalog.extend_import_path(config_dir)
-    container = read_container(directory / "config.yaml")
+    path = directory / "config.yaml"
+    container = read_container(path)
+    if not all(isinstance(container.get(group), dict) for group in ("run", "resume")):
+        checked(container, path)  # says what is wrong with them
     # A run that was only prepared, for a cluster, is started by this.
     container["resume"] = {**container["resume"], "mode": "auto", "step": None, "allow": []}
     # After it: going back is asked for at every call.
     container = changed(container, words, config_dir)
     placed = dict(container["run"])
     container["run"] |= {"root": str(directory.parent), "name": directory.name}
-    settings = checked(container, directory / "config.yaml")
+    settings = checked(container, path, words)
     rules.check(settings)
     if Path(placed["root"], placed["name"]).resolve() == directory.resolve():
         # A cell of a sweep lies deeper than run.root, where other runs are looked for by name.
         container["run"] |= {"root": placed["root"], "name": placed["name"]}
-        settings = checked(container, directory / "config.yaml")
+        settings = checked(container, path, words)
     return launch(settings, container)
 
 

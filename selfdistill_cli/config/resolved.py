@@ -39,12 +39,21 @@ def read_container(path: Path) -> dict[str, Any]:
     return found
 
 
-def checked(container: Mapping[str, Any], path: Path) -> TrainSettings:
-    """The settings that a container read from `path` describes; raises ConfigError."""
+def checked(container: Mapping[str, Any], path: Path, words: Sequence[str] = ()) -> TrainSettings:
+    """The settings that a container read from `path` and changed by `words` describes.
+
+    Raises ConfigError.
+    """
     try:
         return build(container, TrainSettings)
     except ConfigError as error:
-        raise ConfigError(f"{path} does not fit this version of selfdistill:\n{error}") from error
+        what = " with ".join([str(path), *([" ".join(words)] if words else [])])
+        raise ConfigError(
+            f"{what} does not fit this version of selfdistill:\n{error}\n"
+            "If the file was edited, logs/attempt_<n>/config.yaml is a copy. If another version "
+            "wrote it, give the run's `selfdistill train` command again, with its run.name: it "
+            "shows what else differs, goes on with the run and writes the file anew"
+        ) from error
 
 
 def changed(

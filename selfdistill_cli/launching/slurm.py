@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from selfdistill_cli.core.errors import ConfigError, RunError
+from selfdistill_cli.core.locks import acquire
 from selfdistill_cli.launching.jobs import write_job
 from selfdistill_cli.launching.ranks import is_one_of_several
 from selfdistill_cli.launching.settings import SlurmSettings
@@ -46,26 +47,35 @@ class Slurm:
                 "process is one of several; use launcher=inline here"
             )
         directory = run_path(settings)
-        job_id = submitted(directory)
-        state = None if job_id is None else job_state(job_id)
-        if state is not None:
-            display.message(
-                f"job {job_id} of {directory} is {state.lower()}: nothing was submitted; "
-                f"scancel {job_id} ends it"
-            )
+        if under_way(directory, display):
             return 0
         script = render_job(self.settings, prepare(settings, container))
         if not self.settings.submit:
             display.message(f"written, not submitted: sbatch {script}")
             return 0
-        job_id = submit(script)
-        record(directory / JOB, job_id)
+        with acquire(directory / ".submitting", "run.name"):
+            if under_way(directory, display):  # by the same command, given twice at once
+                return 0
+            job_id = submit(script)
+            record(directory / JOB, job_id)
         display.message(
             f"submitted job {job_id} for {directory}\n"
             f"output: {script.parent / 'logs' / f'slurm_{job_id}.out'}\n"
             f"squeue --jobs={job_id} shows it; scancel {job_id} ends it with a checkpoint"
         )
         return 0
+
+
+def under_way(directory: Path, display: Any) -> bool:
+    """Whether a job will train the run already, which is told. Raises RunError as `job_state`."""
+    job_id = submitted(directory)
+    state = None if job_id is None else job_state(job_id)
+    if state is not None:
+        display.message(
+            f"job {job_id} of {directory} is {state.lower()}: nothing was submitted; "
+            f"scancel {job_id} ends it"
+        )
+    return state is not None
 
 
 def run_path(settings: TrainSettings) -> Path:

@@ -158,7 +158,7 @@ class Checkpoints:
 
         Raises CheckpointError if there is no whole one of that step; then nothing was moved.
         """
-        checkpoint = self.named(str(step))
+        checkpoint = self.named(str(step), "resume.step")
         for later in [known for known in self.steps() if known > step]:
             aside = self.root / f"rewound_{folder_name(later)}"
             shutil.rmtree(aside, ignore_errors=True)
@@ -166,20 +166,25 @@ class Checkpoints:
         self._relink(checkpoint.path)
         return checkpoint
 
-    def named(self, which: str) -> Checkpoint:
-        """Return `latest`, `best` or a step's checkpoint; raises CheckpointError."""
+    def named(self, which: str, key: str = "checkpoint") -> Checkpoint:
+        """Return `latest`, `best` or a step's checkpoint; raises CheckpointError.
+
+        `key` is what the user typed it for.
+        """
         link = self.root / which
         path = link.resolve() if which in {"latest", "best"} else self.root / _step_folder(which)
         if not path.is_dir():
             steps = ", ".join(map(str, self.steps())) or "none"
+            marks = "latest, best or " if key == "checkpoint" else ""
             raise CheckpointError(
-                f"checkpoint={which}: no such checkpoint in {self.root}; "
-                f"expected latest, best or one of the steps: {steps}"
+                f"{key}={which}: no such checkpoint in {self.root}; "
+                f"expected {marks}one of the steps: {steps}"
             )
         problem = problem_with(path)
         if problem is not None:
-            raise CheckpointError(f"checkpoint={which} is damaged: {problem}")
-        return Checkpoint(step=int(path.name[5:]), path=path)
+            raise CheckpointError(f"{key}={which} is damaged: {problem}")
+        # A copy of the run may hold folders `latest` and `best` in place of links.
+        return Checkpoint(step=json.loads((path / MANIFEST).read_bytes())["step"], path=path)
 
     def save(
         self, step: int, folders: Mapping[str, Save], state: dict[str, Any], best_step: int

@@ -42,7 +42,13 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def point(link: Path, target: str) -> None:
-    """Let a symbolic link name another entry of its folder, atomically."""
+    """Let a symbolic link name another entry of its folder, atomically.
+
+    A folder in its place, as a copy of a run has where links were followed, is kept as `copy_of_*`.
+    """
+    if link.is_dir() and not link.is_symlink():
+        shutil.rmtree(link.with_name(f"copy_of_{link.name}"), ignore_errors=True)
+        link.rename(link.with_name(f"copy_of_{link.name}"))
     aside = link.with_name(f".{link.name}.partial")
     aside.unlink(missing_ok=True)
     aside.symlink_to(target)

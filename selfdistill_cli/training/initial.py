@@ -36,6 +36,8 @@ def policy_folder(path: str, root: str, key: str) -> Path:
         return folder
     try:
         return run_policy(path, root)
+    except CheckpointError as error:  # there is such a run
+        raise ConfigError(f"{key}={path}: {error}") from error
     except UserError as error:
         raise ConfigError(
             f"{key}={path}: no folder with config.json, and no run: {error}"

@@ -108,15 +108,27 @@ class RunDirectory:
             self._lock = None
 
     def _compare(self, container: Mapping[str, Any], resume: ResumeSettings) -> None:
-        before = self.config()
         allowed = (*MAY_CHANGE, *resume.allow)
         changed = [
             (key, old, new)
-            for key, old, new in differences(before, container)
-            if not any(fnmatch.fnmatchcase(key, pattern) for pattern in allowed)
+            for key, old, new in differences(self._of_last_attempt(), container)
+            if not _named(key, allowed)
         ]
         if changed:
             raise ConfigError(_changes(self.path, changed))
+
+    def _of_last_attempt(self) -> dict[str, Any]:
+        """The configuration that made the newest numbers, whatever config.yaml was edited to.
+
+        That is config.yaml where nothing but numbers was kept, or where the copy is damaged.
+        """
+        attempt = max(_attempts(self.path), default=0)
+        copy = self.path / "logs" / f"attempt_{attempt}" / "config.yaml"
+        try:
+            found = yaml.safe_load(copy.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError):
+            found = None
+        return found if isinstance(found, dict) else self.config()
 
     def check_contents(self, contents: Mapping[str, str], resume: ResumeSettings) -> None:
         """Compare what keys point at with what it was when the first numbers were computed.
@@ -138,8 +150,7 @@ class RunDirectory:
             self.update_identity(contents={**before, **contents})
 
     def _record(self, container: Mapping[str, Any]) -> None:
-        names = [path.name[8:] for path in (self.path / "logs").glob("attempt_*")]
-        self.attempt = max((int(name) for name in names if name.isdecimal()), default=0) + 1
+        self.attempt = max(_attempts(self.path), default=0) + 1
         logs = self.path / "logs" / f"attempt_{self.attempt}"
         with writing(logs):
             logs.mkdir()
@@ -191,6 +202,17 @@ class RunDirectory:
     def update_identity(self, **values: Any) -> None:
         """Change fields of run.json."""
         write_json(self.path / "run.json", {**self.identity(), **values})
+
+
+def _attempts(path: Path) -> list[int]:
+    """Numbers of the attempts of a run."""
+    names = [folder.name[8:] for folder in (path / "logs").glob("attempt_*")]
+    return [int(name) for name in names if name.isdecimal()]
+
+
+def _named(key: str, patterns: Sequence[str]) -> bool:
+    """Whether patterns name a key; `sweep.*` names the whole group, which an old run lacks, too."""
+    return any(fnmatch.fnmatchcase(name, p) for name in (key, f"{key}.") for p in patterns)
 
 
 def _damaged(path: Path, found: str, remedy: str) -> CheckpointError:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 import pytest
+import yaml
 from running import SMALL, numbers, run
 
-from selfdistill_cli.cli import checkpoints
-from selfdistill_cli.core.errors import UserError
+from selfdistill_cli.cli import checkpoints, resume
+from selfdistill_cli.core.errors import ConfigError, UserError
 
 WORDS = ["method=grpo", *SMALL[:1], "batch.tasks_per_step=2", "method.group_size=2",
          "eval.every=0", "env.sandbox.workers=1", "tracker=none"]  # fmt: skip
@@ -54,7 +56,25 @@ def test_resume_names_what_is_wrong(finished):
     said = run(finished, "resume", "a", "optim.lr=1", expect=2)
     assert "resume.allow=[optim.lr]" in said
     said = run(finished, "resume", "a", "resume.step=77", expect=2)
-    assert "expected latest, best or one of the steps:" in said
+    assert "resume.step=77: no such checkpoint" in said
+    assert "expected one of the steps:" in said
+
+
+def test_an_old_run_is_named_with_a_remedy_that_works(finished, monkeypatch):
+    monkeypatch.chdir(finished)
+    old = finished / "runs" / "old"
+    shutil.copytree(finished / "runs" / "a", old)
+    container = yaml.safe_load((old / "config.yaml").read_text())
+    for group in ("sweep", "resume"):
+        del container[group]
+        for path in (old / "config.yaml", *old.glob("logs/*/config.yaml")):
+            path.write_text(yaml.safe_dump(container, sort_keys=False))
+        with pytest.raises(ConfigError, match=f"{group}: is missing") as error:
+            resume.main(["old"])
+        assert "`selfdistill train` command again" in str(error.value)
+    assert "already finished" in run(finished, "train", *WORDS, "run.name=old", "run.max_steps=4")
+    with pytest.raises(ConfigError, match=r"config\.yaml with resume.step=best does not fit"):
+        resume.main(["old", "resume.step=best"])
 
 
 def test_checkpoints_names_what_is_wrong():

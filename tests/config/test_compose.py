@@ -59,7 +59,10 @@ def test_every_method_composes_and_is_checked(method: str) -> None:
 
 @pytest.mark.parametrize("group", ["experiment", "debug", "teacher", "resume", "tracker", "optim"])
 def test_every_option_composes_and_is_checked(group: str) -> None:
-    asked = {"heuristic": ["teacher.function=math:sqrt"]}  # has no default
+    asked = {  # have no default
+        "heuristic": ["teacher.function=math:sqrt"],
+        "vllm_server": ["teacher.url=http://host:8001"],
+    }
     full_size = ("tools_gear_paper", "search_sspo")  # a model is the user's to name
     asked |= {name: ["policy.path=."] for name in full_size}
     for option in catalog.options([catalog.shipped_dir()], group):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -238,6 +240,18 @@ def test_a_job_is_submitted_once(
     (tmp_path / "commands/squeue").write_text("#!/bin/sh\necho 'cannot connect' >&2; exit 1\n")
     with pytest.raises(RunError, match="squeue does not say what became of it"):
         train.main(WORDS)
+
+
+def test_a_command_given_twice_at_once_submits_one_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one comes in between: sbatch of the first starts it."""
+    again = f"{sys.executable} -m selfdistill_cli train {shlex.join(WORDS)}"
+    count = f"echo x >> {tmp_path}/calls; cd {tmp_path}; {again} >> said 2>&1; echo 12"
+    commands(tmp_path, monkeypatch, sbatch=count, squeue="echo PENDING")
+    assert train.main(WORDS) == 0
+    assert (tmp_path / "calls").read_text() == "x\n"
+    assert "in use by process" in (tmp_path / "said").read_text()
 
 
 def test_mistakes_in_files_are_told_before_submission() -> None:

@@ -13,8 +13,9 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from selfdistill_cli.core.errors import CheckpointError, RunError
+from selfdistill_cli.core.errors import CheckpointError, ConfigError, RunError
 from selfdistill_cli.training.checkpoints import MANIFEST, Checkpoints, problem_with
+from selfdistill_cli.training.initial import policy_folder
 from selfdistill_cli.training.settings import CheckpointSettings
 
 SETTINGS = CheckpointSettings(every=2, keep=2, best_metric="eval/success", background=False)
@@ -98,7 +99,8 @@ def test_kill_while_writing_leaves_the_old_checkpoint(tmp_path):
         import os, signal, sys
         from pathlib import Path
         from selfdistill_cli.training.checkpoints import Checkpoints
-        from selfdistill_cli.training.settings import CheckpointSettings
+        from selfdistill_cli.training.initial import policy_folder
+from selfdistill_cli.training.settings import CheckpointSettings
 
         def half(folder):
             (folder / "weights.bin").write_bytes(b"w")
@@ -123,6 +125,28 @@ def test_unknown_checkpoint_lists_the_known(tmp_path):
     assert checkpoints.named("4").step == 4
 
 
+def test_a_run_that_was_copied_without_links_goes_on(tmp_path):
+    saved(tmp_path / "a", [2, 4], best=2)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")  # `latest` and `best` are folders now
+    copied = Checkpoints(tmp_path / "b", SETTINGS)
+    assert (copied.named("latest").step, copied.named("best").step) == (4, 2)
+    assert copied.newest(pytest.fail).step == 4
+    assert os.readlink(tmp_path / "b" / "latest") == "step_000004"
+    assert problem_with(tmp_path / "b" / "copy_of_latest") is None, "nothing is deleted"
+    saved(tmp_path / "b", [6], best=6)
+    assert os.readlink(tmp_path / "b" / "best") == "step_000006"
+
+
+def test_a_run_without_the_wanted_checkpoint_is_not_called_no_run(tmp_path):
+    (tmp_path / "r").mkdir()
+    saved(tmp_path / "r" / "checkpoints", [2])
+    (tmp_path / "r" / "config.yaml").write_text("{}")
+    with pytest.raises(ConfigError, match=r"^policy\.init_from=r:9: checkpoint=9: no such"):
+        policy_folder("r:9", str(tmp_path), "policy.init_from")
+    with pytest.raises(ConfigError, match="and no run: 's' is no run directory"):
+        policy_folder("s", str(tmp_path), "policy.init_from")
+
+
 def test_manifest_covers_every_other_file(tmp_path):
     saved(tmp_path, [2])
     folder = tmp_path / "step_000002"
@@ -139,7 +163,7 @@ def test_rewind_sets_later_checkpoints_aside(tmp_path):
     assert checkpoints.steps() == [4]
     assert os.readlink(tmp_path / "latest") == "step_000004"
     assert problem_with(tmp_path / "rewound_step_000005") is None
-    with pytest.raises(CheckpointError, match="expected latest, best or one of the steps: 4"):
+    with pytest.raises(CheckpointError, match=r"resume\.step=5: .* expected one of the steps: 4"):
         checkpoints.rewind(5)
     assert checkpoints.steps() == [4]
 

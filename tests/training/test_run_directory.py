@@ -44,6 +44,24 @@ def test_changed_key_is_refused_with_a_table_and_the_remedy(tmp_path):
     opened(tmp_path / "r", changed, allowed)
 
 
+def test_an_edited_configuration_is_compared_with_that_of_the_last_attempt(tmp_path):
+    opened(tmp_path / "r")
+    edited = {**CONFIG, "seed": 2}
+    (tmp_path / "r/config.yaml").write_text(yaml.safe_dump(edited))
+    with pytest.raises(ConfigError, match=r"seed  1 -> 2"):
+        opened(tmp_path / "r", edited)
+    opened(tmp_path / "r")
+    opened(tmp_path / "r", edited, dataclasses.replace(AUTO, allow=["seed"]))
+    opened(tmp_path / "r", edited)
+
+
+def test_a_group_that_an_old_run_lacks_may_come_if_its_keys_may_change(tmp_path):
+    opened(tmp_path / "r")
+    opened(tmp_path / "r", {**CONFIG, "sweep": {"retries": 2}})
+    with pytest.raises(ConfigError, match="zero  None ->"):
+        opened(tmp_path / "r", {**CONFIG, "zero": {"stage": 2}})
+
+
 def test_length_of_the_run_may_change(tmp_path):
     opened(tmp_path / "r")
     opened(tmp_path / "r", {**CONFIG, "run": {"max_steps": 50}})
