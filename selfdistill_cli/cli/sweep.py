@@ -137,7 +137,9 @@ def retry(path: Path, names: Sequence[str]) -> int:
         if cell.status in RETRIED and (name in wanted or cell.status in wanted)
     ]  # fmt: skip
     if not chosen:
-        raise ConfigError(f"{path.name}: no cell is {' or '.join(wanted)}; nothing to start again")
+        named = [f"{name} is {cells[name].status}" for name in wanted if name in cells]
+        found = ", ".join(named) or f"no cell is {' or '.join(wanted)}"
+        raise ConfigError(f"{path.name}: {found}; nothing to start again")
     return sweep(command_of(path), retried=chosen)
 
 

@@ -6,7 +6,7 @@ squeue which jobs are left; the ledger learns of both whenever somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -82,10 +82,40 @@ def refresh(ledger: Ledger) -> None:
         ledger.append(name, **changed)
 
 
+def check_over(cells: Iterable[Cell]) -> None:
+    """Raise ConfigError if one of the cells has a job that has not ended."""
+    for cell in cells:
+        if cell.job is not None and (state := slurm.job_state(cell.job)) is not None:
+            raise ConfigError(
+                f"{cell.name}: its job {cell.job} is {state.lower()}; wait for its end, or end it "
+                f"with scancel {cell.job}"
+            )
+
+
+def take_back(folder: SweepFolder) -> None:
+    """Before cells start here: what became of jobs. Raises ConfigError if one has not ended."""
+    for name, changed in news(folder.ledger, folder.cells).items():
+        folder.change(name, **changed)
+    left = [c for c in folder.cells.values() if c.job is not None and c.status in LEFT]
+    if left and not slurm.answers():
+        raise ConfigError(
+            f"{left[0].name} was submitted as job {left[0].job} of Slurm, and there is no squeue "
+            "here that says what became of it; give the command on a machine of the cluster"
+        )
+    if left:
+        names = ", ".join(f"{cell.name} (job {cell.job})" for cell in left[:5])
+        raise ConfigError(
+            f"Slurm has jobs of this sweep: {names}{' ...' if left[5:] else ''}; continue with "
+            f"launcher=slurm, wait for them, or end them: selfdistill sweep cancel {folder.path}"
+        )
+
+
 def news(ledger: Ledger, cells: Mapping[str, Cell]) -> dict[str, dict[str, Any]]:
     """What changed about cells that have a job, by name. Raises RunError without an answer."""
-    plan = ledger.plan()
     waiting = [cell for cell in cells.values() if cell.job is not None and cell.status in LEFT]
+    if not waiting:
+        return {}
+    plan = ledger.plan()
     found = {cell.name: _change(cell, plan) for cell in waiting}
     return {name: changed for name, changed in found.items() if changed}
 
@@ -97,6 +127,8 @@ def _change(cell: Cell, plan: Mapping[str, Any]) -> dict[str, Any]:
         status = "running" if state in ("RUNNING", "COMPLETING") else "pending"
         return {} if status == cell.status else {"status": status}
     told = str(RunDirectory(run).identity().get("status"))
+    if told not in CODES and told != "failed" and not slurm.answers():
+        return {}
     follower = Follower(run, plan["metric"], 0)
     follower.news()
     objective = follower.objective(plan["objective"], plan["direction"])
