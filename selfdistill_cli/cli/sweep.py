@@ -104,7 +104,8 @@ def status(path: Path, names: Sequence[str]) -> int:
             )
         else:
             rows.append(table.row(cell, progress, cell.objective, cell.duration_s))
-    print("\n".join([f"sweep {path.name}", *table.axes_line(plan["axes"]), *table.lines(rows)]))
+    swept = [*table.axes_line(plan["axes"]), *table.intervals_line(plan.get("intervals", {}))]
+    print("\n".join([f"sweep {path.name}", *swept, *table.lines(rows)]))
     print(table.counts(cells.values()))
     print(f"runs in process {holder}" if holder else "not running now")
     print("\n".join(table.failures(cells.values())))

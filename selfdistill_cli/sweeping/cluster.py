@@ -24,6 +24,7 @@ from selfdistill_cli.sweeping.folder import SweepFolder
 from selfdistill_cli.sweeping.outcome import finite, outcome_of
 from selfdistill_cli.sweeping.processes import Ended
 from selfdistill_cli.sweeping.readings import Follower
+from selfdistill_cli.sweeping.table import total_steps
 from selfdistill_cli.training.run_directory import RunDirectory
 from selfdistill_cli.training.settings import TrainSettings
 
@@ -40,8 +41,6 @@ def submit(
 
     Raises ConfigError and RunError with what sbatch said.
     """
-    for name, changed in news(folder.ledger, folder.cells).items():
-        folder.change(name, **changed)
     left = [c for c in folder.cells.values() if c.status in LEFT and c.job is None]
     prepared = {cell.name: job for cell in left if (job := _prepared(folder, cell, make))}
     if not prepared:
@@ -92,10 +91,14 @@ def check_over(cells: Iterable[Cell]) -> None:
             )
 
 
-def take_back(folder: SweepFolder) -> None:
-    """Before cells start here: what became of jobs. Raises ConfigError if one has not ended."""
+def learn(folder: SweepFolder) -> None:
+    """Write down what became of jobs. Raises RunError without an answer."""
     for name, changed in news(folder.ledger, folder.cells).items():
         folder.change(name, **changed)
+
+
+def take_back(folder: SweepFolder) -> None:
+    """Before cells start here: raise ConfigError if a job, as `learn` knows it, has not ended."""
     left = [c for c in folder.cells.values() if c.job is not None and c.status in LEFT]
     if left and not slurm.answers():
         raise ConfigError(
@@ -138,9 +141,17 @@ def _change(cell: Cell, plan: Mapping[str, Any]) -> dict[str, Any]:
     else:
         status = "failed"
         error = f"job {cell.job} ended while the run was {told}; {_tail(cell.log) or 'no output'}"
+    if status == "done" and _has_more(cell, plan):
+        status = "preempted"
     shown = objective if finite(objective) else None
     job = None if status == "preempted" else cell.job
     return {"status": status, "error": error, "objective": shown, "job": job}
+
+
+def _has_more(cell: Cell, plan: Mapping[str, Any]) -> bool:
+    """Whether more steps were asked for after the job was submitted."""
+    asked = total_steps(Path(cell.run).parent, cell.name)
+    return "run.max_steps" not in cell.values and 0 < asked < int(plan.get("max_steps") or 0)
 
 
 def _tail(log: str) -> str:

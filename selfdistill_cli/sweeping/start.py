@@ -68,6 +68,7 @@ def _run(
     settings = made.settings.sweep
     assert isinstance(settings, SweepSettings)
     later = getattr(made.settings.launcher, "starts_later", False)
+    cluster.learn(folder)
     if not later:
         cluster.take_back(folder)
     folder.reopen()
@@ -127,6 +128,7 @@ def _introduction(folder: SweepFolder, jobs: int, note: str) -> list[str]:
         f"sweep {folder.name}",
         f"directory {folder.path}",
         *table.axes_line(plan["axes"]),
+        *table.intervals_line(plan.get("intervals", {})),
         *table.lines(rows),
         *([f"... and {more} more"] if more > 0 else []),
         f"{table.counts(cells)}; {jobs} at once",

@@ -146,6 +146,7 @@ def test_jobs_of_slurm_are_left_alone_where_nobody_knows_of_them(
     folder = open_folder(command, space, made.settings)
     folder.begin()
     folder.enter(made.settings.sweep.build(space, {}, folder.path).planned())
+    cluster.learn(folder)
     cluster.take_back(folder)
     folder.change("seed_0", status="running", job="7_0")
     monkeypatch.setenv("PATH", str(tmp_path))  # no squeue
@@ -156,8 +157,16 @@ def test_jobs_of_slurm_are_left_alone_where_nobody_knows_of_them(
     run = Path(folder.cells["seed_0"].run)
     run.mkdir()
     (run / "run.json").write_text('{"status": "finished"}')
+    cluster.learn(folder)
     cluster.take_back(folder)
     assert folder.ledger.cells()["seed_0"].status == "done"
+    # A job that was submitted with fewer steps than are asked for now has something left.
+    job = {"container": {"run": {"max_steps": folder.plan["max_steps"] - 1}}}
+    (folder.path / "jobs/seed_0.json").write_text(json.dumps(job))
+    folder.change("seed_0", status="running", job="7_0")
+    cluster.learn(folder)
+    cell = folder.ledger.cells()["seed_0"]
+    assert (cell.status, cell.job) == ("preempted", None)
     folder.close()
 
 
