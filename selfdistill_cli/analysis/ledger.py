@@ -8,7 +8,7 @@ last line that a crash cut off is left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -75,8 +75,12 @@ class Ledger:
             raise DataError(
                 f"{path} cannot be read: {error}; expected the directory of a sweep"
             ) from error
-        if not isinstance(found, dict):
-            raise DataError(f"{path}: expected a JSON object; it is written by a sweep")
+        wrong = _wrong_in_plan(found)
+        if wrong:
+            raise DataError(
+                f"{path}: {wrong}; it is written by a sweep: put a copy of it back, or move the "
+                "directory away and give the command again"
+            )
         return found
 
     def write_plan(self, plan: Mapping[str, Any]) -> None:
@@ -85,12 +89,16 @@ class Ledger:
         replace_file(self.folder / "sweep.json", text.encode())
 
     def cells(self) -> dict[str, Cell]:
-        """All cells by name, in the order in which they were planned; raises DataError."""
+        """All cells by name, in the order in which they were planned; raises DataError.
+
+        Their paths are those in this folder, wherever it was when they were written.
+        """
         found: dict[str, Cell] = {}
         for event in self._events():
             name = event["name"]
             found[name] = replace(found.get(name, Cell(name=name)), **event)
-        return found
+        here = self.folder.absolute()
+        return {name: _moved(cell, here) for name, cell in found.items()}
 
     def append(self, name: str, **changed: Any) -> None:
         """Write what changed about a cell; it is on the disk on return. Raises RunError."""
@@ -127,9 +135,100 @@ class Ledger:
 
 
 def _parsed(raw: bytes) -> dict[str, Any] | None:
+    """An event that is whole and has what `Cell` expects in every field, else None."""
     try:
         event = json.loads(raw)
     except ValueError:
         return None
-    named = isinstance(event, dict) and isinstance(event.get("name"), str)
-    return event if named and event.get("status", "pending") in STATUSES else None
+    if not isinstance(event, dict) or "name" not in event:
+        return None
+    return event if all(FITS[key](event[key]) for key in NAMES & event.keys()) else None
+
+
+def _moved(cell: Cell, here: Path) -> Cell:
+    """The cell with its paths under `here`, where the directory of the sweep is now."""
+    before = Path(cell.run).parent
+    if not cell.run or before == here:
+        return cell
+    log = Path(cell.log)
+    inside = cell.log and log.is_relative_to(before)
+    return replace(
+        cell,
+        run=str(here / cell.name),
+        log=str(here / log.relative_to(before)) if inside else cell.log,
+    )
+
+
+def _wrong_in_plan(found: Any) -> str:
+    """What is not as a sweep writes it, '' if nothing is."""
+    if not isinstance(found, dict):
+        return f"got {type(found).__name__}, expected a JSON object"
+    for key, fits, expected in PLAN:
+        if not fits(found.get(key)):
+            shown = json.dumps(found[key])[:60] if key in found else "nothing"
+            return f"{key}: got {shown}, expected {expected}"
+    return ""
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_text_or_null(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _is_text_or_texts(value: Any) -> bool:
+    return isinstance(value, str) or _are_texts(value)
+
+
+def _by_text(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(map(fits, value.values()))
+
+
+def _is_objective(value: Any) -> bool:
+    values = value if isinstance(value, list) else [value]
+    return all(each is None or _is_number(each) for each in values)
+
+
+FITS: Mapping[str, Callable[[Any], bool]] = {
+    "name": _is_text,
+    "values": _by_text(_is_text),
+    "run": _is_text,
+    "status": STATUSES.__contains__,
+    "attempt": _is_whole,
+    "pid": lambda value: value is None or _is_whole(value),
+    "job": _is_text_or_null,
+    "exit_code": lambda value: value is None or _is_whole(value),
+    "error": _is_text_or_null,
+    "log": _is_text,
+    "objective": _is_objective,
+    "duration_s": _is_number,
+    "time": _is_number,
+}
+"""For each field of a cell, what an event may say of it."""
+PLAN: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    ("axes", _by_text(_are_texts), "lists of values by key"),
+    ("metric", _is_text_or_texts, "a key or a list of keys"),
+    ("objective", _is_text, "text"),
+    ("direction", _is_text_or_texts, "text or a list"),
+    ("words", _are_texts, "the words of the command"),
+    ("folder", _is_text, "the folder of the command"),
+    ("root", _is_text, "run.root"),
+    ("config_dir", _is_text_or_null, "a folder or null"),
+    ("config_name", _is_text, "text"),
+    ("identity", lambda value: isinstance(value, dict), "a mapping"),
+)
+"""Keys of sweep.json that are read, and what each holds."""

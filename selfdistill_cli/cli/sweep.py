@@ -104,7 +104,8 @@ def status(path: Path, names: Sequence[str]) -> int:
             )
         else:
             rows.append(table.row(cell, progress, cell.objective, cell.duration_s))
-    print("\n".join([f"sweep {path.name}", *table.axes_line(plan["axes"]), *table.lines(rows)]))
+    swept = [*table.axes_line(plan["axes"]), *table.intervals_line(plan.get("intervals", {}))]
+    print("\n".join([f"sweep {path.name}", *swept, *table.lines(rows)]))
     print(table.counts(cells.values()))
     print(f"runs in process {holder}" if holder else "not running now")
     print("\n".join(table.failures(cells.values())))
@@ -137,7 +138,9 @@ def retry(path: Path, names: Sequence[str]) -> int:
         if cell.status in RETRIED and (name in wanted or cell.status in wanted)
     ]  # fmt: skip
     if not chosen:
-        raise ConfigError(f"{path.name}: no cell is {' or '.join(wanted)}; nothing to start again")
+        named = [f"{name} is {cells[name].status}" for name in wanted if name in cells]
+        found = ", ".join(named) or f"no cell is {' or '.join(wanted)}"
+        raise ConfigError(f"{path.name}: {found}; nothing to start again")
     return sweep(command_of(path), retried=chosen)
 
 

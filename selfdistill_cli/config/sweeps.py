@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
 
 from selfdistill_cli.config import catalog, overrides, rules
 from selfdistill_cli.config.compose import compose
-from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.core.errors import ConfigError, did_you_mean
+
+
+def _check_plugin(group: str, chosen: str) -> None:
+    """Raise ConfigError if no installed plug-in of Hydra has this name."""
+    Plugins.instance()  # finds what is installed
+    known = sorted(name.removesuffix(".yaml") for name in ConfigStore.instance().list(group))
+    if chosen not in known:
+        kind = group.partition("/")[2]
+        raise ConfigError(
+            f"{group}: there is no option '{chosen}'{did_you_mean(chosen, known)} (installed: "
+            f"{', '.join(known)}); others are plug-ins, pip install hydra-{chosen}-{kind}; without "
+            f"{group} cells run as many at once as fit"
+        )
 
 
 def check_sweep(words: Sequence[str], config_dir: str | None, config_name: str) -> list[str]:
@@ -20,6 +35,9 @@ def check_sweep(words: Sequence[str], config_dir: str | None, config_name: str) 
     folders = catalog.config_dirs(config_dir)
     typed = overrides.last_of_each(overrides.parse(words), folders)
     kept = [str(override.input_line) for override in typed]
+    for override in typed:
+        if override.key_or_group in ("hydra/launcher", "hydra/sweeper"):
+            _check_plugin(override.key_or_group, str(override.value()))
     if any(override.key_or_group == "hydra/sweeper" for override in typed):
         return kept
     own = [override for override in typed if not override.is_hydra_override()]

@@ -145,12 +145,17 @@ def cancel(job_id: str) -> None:
         raise RunError(f"scancel {job_id}: {done.stderr.strip()}")
 
 
+def answers() -> bool:
+    """Whether there is a command that says what became of jobs."""
+    return shutil.which("squeue") is not None
+
+
 def job_state(job_id: str) -> str | None:
     """PENDING, RUNNING or another state of a job that will run on; None if it has ended.
 
     None, too, where there is no squeue. Raises RunError if the cluster does not answer.
     """
-    if shutil.which("squeue") is None:
+    if not answers():
         return None
     done = _call("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job_id}")
     if done.returncode != 0:

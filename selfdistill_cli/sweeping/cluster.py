@@ -6,7 +6,7 @@ squeue which jobs are left; the ledger learns of both whenever somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from selfdistill_cli.sweeping.folder import SweepFolder
 from selfdistill_cli.sweeping.outcome import finite, outcome_of
 from selfdistill_cli.sweeping.processes import Ended
 from selfdistill_cli.sweeping.readings import Follower
+from selfdistill_cli.sweeping.table import total_steps
 from selfdistill_cli.training.run_directory import RunDirectory
 from selfdistill_cli.training.settings import TrainSettings
 
@@ -40,8 +41,6 @@ def submit(
 
     Raises ConfigError and RunError with what sbatch said.
     """
-    for name, changed in news(folder.ledger, folder.cells).items():
-        folder.change(name, **changed)
     left = [c for c in folder.cells.values() if c.status in LEFT and c.job is None]
     prepared = {cell.name: job for cell in left if (job := _prepared(folder, cell, make))}
     if not prepared:
@@ -82,10 +81,44 @@ def refresh(ledger: Ledger) -> None:
         ledger.append(name, **changed)
 
 
+def check_over(cells: Iterable[Cell]) -> None:
+    """Raise ConfigError if one of the cells has a job that has not ended."""
+    for cell in cells:
+        if cell.job is not None and (state := slurm.job_state(cell.job)) is not None:
+            raise ConfigError(
+                f"{cell.name}: its job {cell.job} is {state.lower()}; wait for its end, or end it "
+                f"with scancel {cell.job}"
+            )
+
+
+def learn(folder: SweepFolder) -> None:
+    """Write down what became of jobs. Raises RunError without an answer."""
+    for name, changed in news(folder.ledger, folder.cells).items():
+        folder.change(name, **changed)
+
+
+def take_back(folder: SweepFolder) -> None:
+    """Before cells start here: raise ConfigError if a job, as `learn` knows it, has not ended."""
+    left = [c for c in folder.cells.values() if c.job is not None and c.status in LEFT]
+    if left and not slurm.answers():
+        raise ConfigError(
+            f"{left[0].name} was submitted as job {left[0].job} of Slurm, and there is no squeue "
+            "here that says what became of it; give the command on a machine of the cluster"
+        )
+    if left:
+        names = ", ".join(f"{cell.name} (job {cell.job})" for cell in left[:5])
+        raise ConfigError(
+            f"Slurm has jobs of this sweep: {names}{' ...' if left[5:] else ''}; continue with "
+            f"launcher=slurm, wait for them, or end them: selfdistill sweep cancel {folder.path}"
+        )
+
+
 def news(ledger: Ledger, cells: Mapping[str, Cell]) -> dict[str, dict[str, Any]]:
     """What changed about cells that have a job, by name. Raises RunError without an answer."""
-    plan = ledger.plan()
     waiting = [cell for cell in cells.values() if cell.job is not None and cell.status in LEFT]
+    if not waiting:
+        return {}
+    plan = ledger.plan()
     found = {cell.name: _change(cell, plan) for cell in waiting}
     return {name: changed for name, changed in found.items() if changed}
 
@@ -97,6 +130,8 @@ def _change(cell: Cell, plan: Mapping[str, Any]) -> dict[str, Any]:
         status = "running" if state in ("RUNNING", "COMPLETING") else "pending"
         return {} if status == cell.status else {"status": status}
     told = str(RunDirectory(run).identity().get("status"))
+    if told not in CODES and told != "failed" and not slurm.answers():
+        return {}
     follower = Follower(run, plan["metric"], 0)
     follower.news()
     objective = follower.objective(plan["objective"], plan["direction"])
@@ -106,9 +141,17 @@ def _change(cell: Cell, plan: Mapping[str, Any]) -> dict[str, Any]:
     else:
         status = "failed"
         error = f"job {cell.job} ended while the run was {told}; {_tail(cell.log) or 'no output'}"
+    if status == "done" and _has_more(cell, plan):
+        status = "preempted"
     shown = objective if finite(objective) else None
     job = None if status == "preempted" else cell.job
     return {"status": status, "error": error, "objective": shown, "job": job}
+
+
+def _has_more(cell: Cell, plan: Mapping[str, Any]) -> bool:
+    """Whether more steps were asked for after the job was submitted."""
+    asked = total_steps(Path(cell.run).parent, cell.name)
+    return "run.max_steps" not in cell.values and 0 < asked < int(plan.get("max_steps") or 0)
 
 
 def _tail(log: str) -> str:

@@ -149,7 +149,13 @@ class Engine:
         prepare(self.folder, cell, deepcopy(made.container))
         slot = min(set(range(self.slots.count)) - {a.slot for a in self.active.values()})
         cell = self.folder.change(
-            cell.name, status="running", attempt=cell.attempt + 1, error=None, pid=None
+            cell.name,
+            status="running",
+            attempt=cell.attempt + 1,
+            error=None,
+            pid=None,
+            job=None,
+            log=str(self.folder.path.absolute() / "logs" / f"{cell.name}.log"),
         )
         process = self.starter.start(cell, self.slots.environments[slot])
         steps = made.settings.run.max_steps

@@ -22,11 +22,15 @@ from selfdistill_cli.config.axes import Space
 from selfdistill_cli.core.errors import ConfigError, DataError
 from selfdistill_cli.core.locks import acquire
 from selfdistill_cli.sweeping.naming import cell_name, sweep_name, unused
+from selfdistill_cli.sweeping.outcome import NOT_FINITE, finite
 from selfdistill_cli.sweeping.proposals import Planned
+from selfdistill_cli.sweeping.readings import Follower
 from selfdistill_cli.training.run_directory import MAY_CHANGE
 from selfdistill_cli.training.settings import TrainSettings
 
 SWEEPS = "multirun"
+NAMED = {"keys": "swept keys", "kind": "sweep", "config_dir": "--config-dir"}
+"""Parts of what makes a sweep, as they are told."""
 FREE = tuple(pattern.partition(".")[0] for pattern in MAY_CHANGE)
 """First parts of keys that may change without making it another sweep, as for a run."""
 
@@ -57,6 +61,10 @@ class SweepFolder:
     """What was typed last."""
     lock: IO[str]
     """Held."""
+    plan: Mapping[str, Any]
+    """What sweep.json will say."""
+    before: Mapping[str, Any] | None
+    """What it said when the directory was opened, None in a new one."""
     cells: dict[str, Cell] = field(default_factory=dict[str, Cell])
     """All cells by name, as the ledger has them."""
 
@@ -68,6 +76,20 @@ class SweepFolder:
     def close(self) -> None:
         """Give the directory back."""
         self.lock.close()
+
+    def reopen(self) -> None:
+        """With more steps than before, what was done is not done any more."""
+        if self.before is None or self.plan["max_steps"] <= int(self.before.get("max_steps") or 0):
+            return
+        for name, cell in self.cells.items():
+            if cell.status == "done" and "run.max_steps" not in cell.values:
+                self.change(name, status="pending", job=None)
+
+    def begin(self) -> None:
+        """Write the plan, now that nothing refuses it."""
+        self.ledger.write_plan(self.plan)
+        if self.before is not None:
+            _measure_anew(self, self.before)
 
     def change(self, name: str, **changed: Any) -> Cell:
         """Write what changed about a cell."""
@@ -119,13 +141,11 @@ def open_folder(command: Command, space: Space, settings: TrainSettings) -> Swee
         before = ledger.plan() if (path / "sweep.json").is_file() else None
         if before is not None and before.get("identity") != identity:
             raise ConfigError(_another(path, before.get("identity") or {}, identity))
-        folder = SweepFolder(
+        return SweepFolder(
             path=path, root=settings.run.root, ledger=ledger, command=command, lock=lock,
+            plan=_plan(name, command, space, settings, identity, before), before=before,
             cells=ledger.cells(),
         )  # fmt: skip
-        ledger.write_plan(_plan(name, command, space, settings, identity, before))
-        _reopen(folder, before, settings)
-        return folder
     except BaseException:
         lock.close()
         raise
@@ -133,9 +153,7 @@ def open_folder(command: Command, space: Space, settings: TrainSettings) -> Swee
 
 def _identity(command: Command, space: Space, settings: TrainSettings) -> dict[str, Any]:
     """What makes two commands the same sweep, whatever values they give to the swept keys."""
-    fixed = {
-        key: text for key, text in space.fixed.items() if _first_part(key) not in FREE
-    }
+    fixed = {key: text for key, text in space.fixed.items() if _first_part(key) not in FREE}
     intervals = {i.key: [i.low, i.high, *sorted(i.tags)] for i in space.intervals}
     own = None if command.config_dir is None else str(Path(command.config_dir).resolve())
     return {
@@ -181,14 +199,24 @@ def _make(path: Path) -> None:
 
 
 def _another(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    rows = [
-        f"  {key}: {before.get(key)} -> {now.get(key)}"
-        for key in now
-        if before.get(key) != now.get(key)
-    ]
+    rows = [f"  {row}" for key in now for row in _differences(key, before.get(key), now.get(key))]
     return "\n".join(
         [f"sweep.name: {path} holds another sweep:", *rows, "choose another sweep.name"]
     )
+
+
+def _differences(what: str, before: Any, now: Any) -> list[str]:
+    """`optim.lr: not given -> 0.001`, one line for each key that is not the same."""
+    if before == now:
+        return []
+    if not isinstance(before, dict) or not isinstance(now, dict):
+        words = [" ".join(v) if isinstance(v, list) else str(v) for v in (before, now)]
+        return [f"{NAMED.get(what, what)}: {words[0]} -> {words[1]}"]
+    return [
+        f"{key}: {before.get(key, 'not given')} -> {now.get(key, 'not given')}"
+        for key in dict.fromkeys([*before, *now])
+        if before.get(key) != now.get(key)
+    ]
 
 
 def _plan(
@@ -218,13 +246,18 @@ def _plan(
     }
 
 
-def _reopen(
-    folder: SweepFolder, before: Mapping[str, Any] | None, settings: TrainSettings
-) -> None:
-    """With more steps than before, what was done is not done any more."""
-    if before is None or settings.run.max_steps <= int(before.get("max_steps") or 0):
+def _measure_anew(folder: SweepFolder, before: Mapping[str, Any]) -> None:
+    """By another metric, cells that ended have another objective: no two are ever mixed."""
+    plan = folder.plan
+    if all(plan[key] == before[key] for key in ("metric", "objective", "direction")):
         return
     for name, cell in folder.cells.items():
-        if cell.status == "done" and "run.max_steps" not in cell.values:
-            folder.change(name, status="pending", job=None)
-
+        follower = Follower(Path(cell.run), plan["metric"], 0)
+        follower.news()
+        objective = follower.objective(plan["objective"], plan["direction"])
+        changed: dict[str, Any] = {"objective": objective if finite(objective) else None}
+        if cell.status in ("done", "nan") and cell.exit_code in (0, None):
+            changed["status"] = "done" if finite(objective) else "nan"
+            changed["error"] = None if finite(objective) else NOT_FINITE
+        if any(getattr(cell, key) != value for key, value in changed.items()):
+            folder.change(name, **changed)

@@ -15,6 +15,7 @@ from selfdistill_cli.sweeping.readings import error_of
 Reason = Literal["preempted", "cancelled", "pruned"]
 """What a cell becomes that was asked to stop, by why it was asked."""
 STOPPED = (Preempted.exit_code, -signal.SIGTERM, -signal.SIGKILL, -signal.SIGUSR2)
+NOT_FINITE = "the objective is not finite"
 LINES = 6
 """Last lines of standard error that stand for an error without a message of its own."""
 
@@ -27,7 +28,7 @@ def outcome_of(
     `reason` is why the sweep asked it to stop, None if it did not.
     """
     if ended.code == 0:
-        return ("done", None) if finite(objective) else ("nan", "the objective is not finite")
+        return ("done", None) if finite(objective) else ("nan", NOT_FINITE)
     if ended.code == Preempted.exit_code or (ended.asked and ended.code in STOPPED):
         return reason or "preempted", None
     told = error_of(run)

@@ -10,7 +10,6 @@ from typing import Protocol
 
 from selfdistill_cli.analysis.ledger import Cell, Status
 from selfdistill_cli.config.axes import Space
-from selfdistill_cli.core.errors import ConfigError
 from selfdistill_cli.sweeping.settings import SweepSettings
 
 
@@ -69,12 +68,6 @@ class Grid:
     def __init__(
         self, settings: SweepSettings, space: Space, known: Mapping[str, Cell], folder: Path
     ):
-        if space.intervals:
-            keys = ", ".join(interval.key for interval in space.intervals)
-            raise ConfigError(
-                f"{keys}: an interval has no values to go through; list them, {keys}=A,B,C, or let "
-                "a search choose: sweep=tpe"
-            )
         self.space = space
 
     def planned(self) -> list[Planned]:

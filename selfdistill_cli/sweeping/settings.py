@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from selfdistill_cli.core.errors import FieldError
+from selfdistill_cli.core.errors import ConfigError, FieldError
 from selfdistill_cli.core.settings import Settings, in_range
 
 if TYPE_CHECKING:
@@ -70,3 +70,12 @@ class GridSettings(SweepSettings):
     """`sweep=grid`: every combination of the swept values."""
 
     implementation: ClassVar[str] = "selfdistill_cli.sweeping.proposals:Grid"
+
+    def check(self, space: Space) -> None:
+        """Raise ConfigError for a key without values to go through."""
+        if space.intervals:
+            keys = ", ".join(interval.key for interval in space.intervals)
+            raise ConfigError(
+                f"{keys}: an interval has no values to go through; list them, {keys}=A,B,C, or let "
+                "a search choose: sweep=tpe"
+            )

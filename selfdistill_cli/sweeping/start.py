@@ -13,7 +13,7 @@ from selfdistill_cli.config.axes import Space, read_space
 from selfdistill_cli.config.cells import Cells, Made
 from selfdistill_cli.core.errors import ConfigError, did_you_mean
 from selfdistill_cli.launching.settings import SlurmSettings
-from selfdistill_cli.sweeping import table
+from selfdistill_cli.sweeping import cluster, table
 from selfdistill_cli.sweeping.display import make_display
 from selfdistill_cli.sweeping.engine import Engine
 from selfdistill_cli.sweeping.folder import SWEEPS, Command, SweepFolder, open_folder
@@ -39,6 +39,7 @@ def sweep(
     space, cells, made = planned(command)
     folder = open_folder(command, space, made.settings)
     try:
+        cluster.check_over(folder.cells[name] for name in retried)
         for name in retried:
             folder.change(name, status="pending", error=None, job=None)
         return _run(folder, space, cells, made, starter)
@@ -66,10 +67,16 @@ def _run(
 ) -> int:
     settings = made.settings.sweep
     assert isinstance(settings, SweepSettings)
+    later = getattr(made.settings.launcher, "starts_later", False)
+    cluster.learn(folder)
+    if not later:
+        cluster.take_back(folder)
+    folder.reopen()
     proposer: Proposer = settings.build(space, dict(folder.cells), folder.path)
-    folder.enter(proposer.planned())
-    if getattr(made.settings.launcher, "starts_later", False):
+    if later:
         return _on_cluster(folder, cells, made, proposer)
+    folder.begin()
+    folder.enter(proposer.planned())
     slots = slots_for(made.settings, num_cores(), visible_gpus())
     for line in _introduction(folder, slots.count, slots.note):
         print(line, flush=True)
@@ -89,8 +96,6 @@ def _run(
 
 def _on_cluster(folder: SweepFolder, cells: Cells, made: Made, proposer: Proposer) -> int:
     """Hand all cells to Slurm. Raises ConfigError for a search, and for another cluster."""
-    from selfdistill_cli.sweeping import cluster
-
     launcher = made.settings.launcher
     if not isinstance(launcher, SlurmSettings):
         raise ConfigError(
@@ -102,6 +107,8 @@ def _on_cluster(folder: SweepFolder, cells: Cells, made: Made, proposer: Propose
             "launcher=slurm: a search proposes by what came before, and an array is submitted at "
             "once; use sweep=grid, or give this command inside a job with launcher=inline"
         )
+    folder.begin()
+    folder.enter(proposer.planned())
     for line in _introduction(folder, launcher.jobs or len(folder.cells), ""):
         print(line, flush=True)
     code = cluster.submit(folder, cells.make, launcher)
@@ -121,6 +128,7 @@ def _introduction(folder: SweepFolder, jobs: int, note: str) -> list[str]:
         f"sweep {folder.name}",
         f"directory {folder.path}",
         *table.axes_line(plan["axes"]),
+        *table.intervals_line(plan.get("intervals", {})),
         *table.lines(rows),
         *([f"... and {more} more"] if more > 0 else []),
         f"{table.counts(cells)}; {jobs} at once",

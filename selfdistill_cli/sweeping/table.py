@@ -102,3 +102,12 @@ def axes_line(axes: Mapping[str, Sequence[str]], shown: int = 8) -> list[str]:
         more = f" and {len(values) - shown} more" if len(values) > shown else ""
         found.append(f"  {key}: {', '.join(values[:shown])}{more}")
     return found
+
+
+def intervals_line(intervals: Mapping[str, Sequence[float | str]]) -> list[str]:
+    """One line for each key with an interval: `optim.lr: 1e-06 to 0.001 (log)`."""
+    found: list[str] = []
+    for key, (low, high, *tags) in intervals.items():
+        tagged = f" ({', '.join(map(str, tags))})" if tags else ""
+        found.append(f"  {key}: {low} to {high}{tagged}")
+    return found

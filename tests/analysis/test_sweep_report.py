@@ -28,7 +28,8 @@ def write_sweep(folder, cells, **plan):
             axes.setdefault(key, []).append(value)
     unique = {key: list(dict.fromkeys(values)) for key, values in axes.items()}
     shown = {"metric": "eval/success", "direction": "maximize", "objective": "final"}
-    ledger.write_plan({"axes": unique, **shown, **plan})
+    typed = {"words": [], "folder": "/", "root": "runs", "config_name": "train", "identity": {}}
+    ledger.write_plan({"axes": unique, **typed, **shown, **plan})
     for number, (values, objective, fields) in enumerate(cells):
         name = f"cell_{number}"
         ledger.append(name, values=values, status="running", attempt=1)

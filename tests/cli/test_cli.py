@@ -141,6 +141,8 @@ def test_a_dry_run_says_that_a_run_would_be_continued(tmp_path: Path) -> None:
         (["train", "-m", "seed=0"], "error: -m: no key has several values"),
         (["train", "-m", "seed=0,1", "hydra/launcher=basic", "method.group_size=8,1"],
          "error: in the run seed=0 method.group_size=1:"),
+        (["train", "-m", "seed=0,1", "hydra/launcher=basik"],
+         "error: hydra/launcher: there is no option 'basik'; did you mean 'basic'?"),
         (["sweep", "stauts", "x"], "error: there is no 'sweep stauts'; did you mean 'status'?"),
         (["sweep", "status"], "error: sweep status: expected the directory of a sweep"),
         (["sweep", "status", "x", "y"], "error: sweep status: expected one directory, got x, y"),

@@ -323,3 +323,27 @@ def test_cells_of_an_array_are_cancelled_from_the_ledger(home: Path, cluster: Cl
         cluster.wait_for(str(cell.job), "CANCELLED", "COMPLETED", "FAILED")
         assert Ledger(sweep).cells()[cell.name].status == "cancelled"
     assert newest(sweep / first.name) >= 1
+
+
+@pytest.mark.slow
+def test_failed_cells_of_an_array_start_again_and_nowhere_else(
+    home: Path, cluster: Cluster
+) -> None:
+    words = ["train", "-m", "seed=1,2", *SHORT, "launcher.cpus_per_task=1", "launcher=slurm"]
+    running.run(home, *words, "launcher.setup=[exit 3]")
+    (sweep,) = (home / "runs" / "multirun").iterdir()
+    for cell in Ledger(sweep).cells().values():
+        cluster.wait_for(str(cell.job), "FAILED")
+    running.run(home, *words, expect=1)
+    said = running.run(home, "sweep", "retry", str(sweep))
+    assert "2 cells; scancel" in said, said
+    here = [word for word in words if not word.startswith("launcher")]
+    said = running.run(home, *here, expect=2)
+    assert "Slurm has jobs of this sweep: seed_1 (job" in said, said
+    for cell in Ledger(sweep).cells().values():
+        cluster.wait_for(str(cell.job), "COMPLETED")
+    said = running.run(home, *words, "run.max_steps=3")
+    assert "2 cells; scancel" in said, said
+    for cell in Ledger(sweep).cells().values():
+        cluster.wait_for(str(cell.job), "COMPLETED")
+        assert running.last_step(sweep / cell.name) == 3

@@ -176,7 +176,7 @@ def test_values_that_are_added_extend_the_sweep(tmp_path: Path) -> None:
     end(drive(tmp_path, "seed=7", "seed=7,8", f"sweep.name={folder.name}"))
     assert list(cells(tmp_path)) == ["seed_0", "seed_1", "seed_2", "seed_7", "seed_8"]
     said = end(drive(tmp_path, "seed=0,1", "optim.lr=1", f"sweep.name={folder.name}"), expect=2)
-    assert "holds another sweep" in said
+    assert "holds another sweep:\n    optim.lr: not given -> 1\n" in said
     # With more steps all of them go on.
     end(drive(tmp_path, "seed=0,1,2,7,8", "run.max_steps=6"))
     assert len(names_in(folder / "starts.txt")) == 10
@@ -203,6 +203,39 @@ def test_keeper_that_is_killed_takes_its_cell_with_it(tmp_path: Path, keeper_too
     end(process, expect=1)
     assert statuses(tmp_path) == {"seed_0": "failed", "seed_1": "done"}
     assert not lives(pid)
+
+
+def test_a_moved_sweep_goes_on_where_it_is(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    process = drive(before, "seed=0,1", "launcher.jobs=1", step_s=0.3)
+    wait_for(lambda: list(before.glob("runs/multirun/*/seed_0/metrics.jsonl")))
+    process.send_signal(signal.SIGINT)
+    end(process, expect=75)
+    before.rename(after)
+    end(drive(after, "seed=0,1"))
+    assert [cell.objective for cell in cells(after).values()] == [0.5, 0.5]
+    assert "attempt 2" in (only_sweep(after) / "logs/seed_0.log").read_text()
+    assert not before.exists()
+
+
+def test_another_metric_measures_what_ended_anew(tmp_path: Path) -> None:
+    end(drive(tmp_path, "seed=0,1", "sweep.name=s", "sweep.metric=step"))
+    assert [cell.objective for cell in cells(tmp_path).values()] == [5, 5]
+    end(drive(tmp_path, "seed=0,1,2", "sweep.name=s"))
+    assert [cell.objective for cell in cells(tmp_path).values()] == [0.5, 0.5, 0.5]
+
+
+def test_a_refused_command_leaves_the_plan_as_it_was(tmp_path: Path) -> None:
+    words = ("sweep=random", "sweep.trials=1", "sweep.name=s", "optim.lr=interval(1e-5,1e-3)")
+    end(drive(tmp_path, *words))
+    plan = (only_sweep(tmp_path) / "sweep.json").read_bytes()
+    said = end(drive(tmp_path, *words, "sweep.metric=step"), expect=2)
+    assert "sweep.metric: got step, but the search" in said
+    assert (only_sweep(tmp_path) / "sweep.json").read_bytes() == plan
+    said = end(drive(tmp_path, "sweep.name=t", "optim.lr=interval(1e-5,1e-3)"), expect=2)
+    assert "an interval has no values" in said
+    assert only_sweep(tmp_path).name == "s"
 
 
 def test_a_metric_that_nobody_logs_is_told(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import pytest
 
 from selfdistill_cli.analysis.ledger import Ledger
 from selfdistill_cli.config.compose import compose
+from selfdistill_cli.core.errors import ConfigError
+from selfdistill_cli.sweeping import cluster
 from selfdistill_cli.sweeping.bounded_log import BoundedLog
 from selfdistill_cli.sweeping.folder import Command, open_folder
 from selfdistill_cli.sweeping.outcome import outcome_of
@@ -133,6 +135,39 @@ def test_the_run_s_own_error_of_the_last_attempt_is_told(tmp_path: Path) -> None
     (tmp_path / "logs/attempt_3").mkdir()  # which ended before it came so far
     assert outcome_of(failed, None, tmp_path, 0.5)[0] == "failed"
     assert outcome_of(OVER, None, tmp_path, math.nan)[0] == "nan"
+
+
+def test_jobs_of_slurm_are_left_alone_where_nobody_knows_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = Command(words=("seed=0,1",), config_dir=None, config_name="train")
+    space, _, made = planned(command)
+    folder = open_folder(command, space, made.settings)
+    folder.begin()
+    folder.enter(made.settings.sweep.build(space, {}, folder.path).planned())
+    cluster.learn(folder)
+    cluster.take_back(folder)
+    folder.change("seed_0", status="running", job="7_0")
+    monkeypatch.setenv("PATH", str(tmp_path))  # no squeue
+    cluster.refresh(folder.ledger)
+    assert folder.ledger.cells()["seed_0"].status == "running"
+    with pytest.raises(ConfigError, match=r"seed_0 was submitted as job 7_0 .* no squeue here"):
+        cluster.take_back(folder)
+    run = Path(folder.cells["seed_0"].run)
+    run.mkdir()
+    (run / "run.json").write_text('{"status": "finished"}')
+    cluster.learn(folder)
+    cluster.take_back(folder)
+    assert folder.ledger.cells()["seed_0"].status == "done"
+    # A job that was submitted with fewer steps than are asked for now has something left.
+    job = {"container": {"run": {"max_steps": folder.plan["max_steps"] - 1}}}
+    (folder.path / "jobs/seed_0.json").write_text(json.dumps(job))
+    folder.change("seed_0", status="running", job="7_0")
+    cluster.learn(folder)
+    cell = folder.ledger.cells()["seed_0"]
+    assert (cell.status, cell.job) == ("preempted", None)
+    folder.close()
 
 
 def test_five_hundred_cells_are_planned_in_under_two_seconds(
