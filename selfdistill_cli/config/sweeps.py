@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
@@ -13,10 +14,11 @@ from selfdistill_cli.config.compose import compose
 from selfdistill_cli.core.errors import ConfigError, did_you_mean
 
 
-def _check_plugin(group: str, chosen: str) -> None:
-    """Raise ConfigError if no installed plug-in of Hydra has this name."""
+def _check_plugin(group: str, chosen: str, folders: Sequence[Path]) -> None:
+    """Raise ConfigError if neither an installed plug-in of Hydra nor a file has this name."""
     Plugins.instance()  # finds what is installed
-    known = sorted(name.removesuffix(".yaml") for name in ConfigStore.instance().list(group))
+    installed = {name.removesuffix(".yaml") for name in ConfigStore.instance().list(group)}
+    known = sorted(installed | {path.stem for f in folders for path in f.glob(f"{group}/*.yaml")})
     if chosen not in known:
         kind = group.partition("/")[2]
         raise ConfigError(
@@ -37,7 +39,7 @@ def check_sweep(words: Sequence[str], config_dir: str | None, config_name: str) 
     kept = [str(override.input_line) for override in typed]
     for override in typed:
         if override.key_or_group in ("hydra/launcher", "hydra/sweeper"):
-            _check_plugin(override.key_or_group, str(override.value()))
+            _check_plugin(override.key_or_group, str(override.value()), folders)
     if any(override.key_or_group == "hydra/sweeper" for override in typed):
         return kept
     own = [override for override in typed if not override.is_hydra_override()]
