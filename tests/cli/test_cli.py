@@ -205,6 +205,7 @@ def test_every_run_of_a_multirun_is_told_although_one_fails(tmp_path: Path) -> N
         assert "policy.path=.: no config.json" in log.read_text()
 
 
+@pytest.mark.slow
 def test_a_sweeper_of_hydra_may_be_chosen(tmp_path: Path) -> None:
     words = ["train", "-m", "hydra/sweeper=basic", "policy=hf", "policy.path=.", "seed=0,1"]
     said = selfdistill(tmp_path, *words)

@@ -19,6 +19,7 @@ NORMALIZED = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_killed_run_with_a_normalizing_reward_equals_the_straight_one(tmp_path: Path) -> None:
     words = ["train", "method=grpo", *SMALL, *NORMALIZED, "run.max_steps=12", "checkpoint.every=5"]
     words.append("eval.every=2")  # evaluations between checkpoints leave no trace in the memory

@@ -121,6 +121,7 @@ def test_a_job_is_stopped_put_back_cancelled_submitted_again_and_equals_a_straig
     assert f"slurm: job {job}, start 2 on n1" in output(directory)
 
 
+@pytest.mark.slow
 def test_two_nodes_stop_together_and_equal_two_local_ranks(home: Path, cluster: Cluster) -> None:
     words = [word for word in WORDS if not word.startswith("run.max_steps")]
     steps = 8

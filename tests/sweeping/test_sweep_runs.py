@@ -110,6 +110,7 @@ def test_killed_sweep_of_twelve(tmp_path: Path) -> None:
     killed_and_continued(tmp_path, 9, within_s=40)
 
 
+@pytest.mark.slow
 def test_retry_after_the_cause_was_mended(tmp_path: Path) -> None:
     """By name; the other one stays invalid, and the run is the one that its command names."""
     own = [word for word in SMALL if not word.startswith(("env=", "tracker="))]

@@ -154,6 +154,7 @@ def start(agent, tmp_path):
     return agent._run_processes[RUN_ID]
 
 
+@pytest.mark.slow
 def test_a_trial_that_was_stopped_continues_under_its_id(agent, tmp_path):
     process = start(agent, tmp_path)
     wait_until(process._popen, lambda: any(last_step(p) >= 2 for p in Path("runs").glob("*")))

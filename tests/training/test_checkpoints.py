@@ -99,8 +99,7 @@ def test_kill_while_writing_leaves_the_old_checkpoint(tmp_path):
         import os, signal, sys
         from pathlib import Path
         from selfdistill_cli.training.checkpoints import Checkpoints
-        from selfdistill_cli.training.initial import policy_folder
-from selfdistill_cli.training.settings import CheckpointSettings
+        from selfdistill_cli.training.settings import CheckpointSettings
 
         def half(folder):
             (folder / "weights.bin").write_bytes(b"w")

@@ -11,10 +11,10 @@ from running import SMALL, final_files, finish, last_step, numbers, run, start, 
 STEPS = 20
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("gear_ppo", "sft")]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("grpo", "ppo", "gear_ppo", "sft")]
 
 
-@pytest.mark.parametrize("method", ["grpo", "ppo", "gear", *SLOW])
+@pytest.mark.parametrize("method", ["gear", *SLOW])
 def test_killed_run_equals_the_straight_one(tmp_path, method):
     words = ["train", f"method={method}", *SMALL, f"run.max_steps={STEPS}", "checkpoint.every=5"]
     if method == "sft":
